@@ -16,7 +16,7 @@ export CLUSTER
 # Some machines forbid Python to keep what it has compiled; here hundreds of processes would compile the same again.
 unexport PYTHONDONTWRITEBYTECODE
 IMG ?= steersman.dev/databases-operator:dev
-DISTRIBUTIONS := packages/steersman packages/steersman-cel packages/steersman-testing packages/steersman-cli \
+DISTRIBUTIONS := packages/steersman packages/steersman-cel packages/steersman-manifests packages/steersman-testing packages/steersman-cli \
 	operators/databases devcluster
 PROJECTS := pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 UNIT := $(wildcard packages/*/tests/unit) operators/databases/tests/unit benchmarks/tests/unit tests/unit
@@ -125,6 +125,7 @@ lint: $(READY) ## Check formatting, lint, types, layers, generated files, docume
 	@$(BIN)/lint-imports
 	@$(BIN)/python scripts/check_tree.py
 	@$(BIN)/python scripts/versions.py --check
+	@$(BIN)/python scripts/public_api.py --check
 	@$(BIN)/python scripts/check_prose.py
 	@$(BIN)/python scripts/field_reference.py --check
 	@$(BIN)/python scripts/diagrams.py --check

@@ -15,12 +15,11 @@ from benchmarks.measurement import cpu_seconds
 from benchmarks.peers import OperatorSettings, Peer, Toolchain
 from benchmarks.process import OperatorProcess, run_operator
 from benchmarks.work import Work
-from steersman.api.apply.apiextensions_v1 import CustomResourceDefinitionApply
-from steersman.api.apply.core_v1 import NamespaceApply
+from steersman.api.apply import apiextensions, core, meta
 from steersman.client import Client, connect
-from steersman.crd import definition
 from steersman.errors import NotFound
-from steersman.meta import ObjectMetaApply, decode_builtins
+from steersman.meta import decode_builtins
+from steersman_manifests.crd import definition
 from steersman_testing.envtest import Envtest
 
 NAMESPACE = "benchmark"
@@ -107,8 +106,8 @@ async def api_server(
 async def _install(client: Client) -> None:
     """Install the ``Work`` CRD and wait until it is served."""
     for name in (NAMESPACE, EMPTY_NAMESPACE):
-        await client.apply(NamespaceApply(metadata=ObjectMetaApply(name=name)))
-    await client.apply(decode_builtins(definition(Work), CustomResourceDefinitionApply))
+        await client.apply(core.Namespace(metadata=meta.ObjectMeta(name=name)))
+    await client.apply(decode_builtins(definition(Work), apiextensions.CustomResourceDefinition))
     async with asyncio.timeout(30):
         while True:
             try:

@@ -10,13 +10,13 @@ import time
 from benchmarks.work import main, new_manager
 from steersman.api.core_v1 import Pod
 from steersman.client import connect, load_config
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 
 _TICK_SECONDS = 0.005
 _REPORT_INTERVAL_SECONDS = 1.0
 
 
-class PodReconciler(Reconciler[Pod]):
+class PodReconciler(RequestReconciler[Pod]):
     """Reads the pod from the cache."""
 
     reconciles = 0

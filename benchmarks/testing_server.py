@@ -32,8 +32,8 @@ from benchmarks.targets import Target, TargetResult
 from benchmarks.work import Work
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, HttpRequest, Transport, connect, load_config
-from steersman.crd import definition
 from steersman.meta import FrozenDict, ObjectMeta
+from steersman_manifests.crd import definition
 from steersman_testing import InMemoryApiServer
 from steersman_testing.serving import serve
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Transport, connect, load_config
-from steersman.controller import Reconciler, ReconcilerContext, Request, Result, generation_changed
+from steersman.controller import ReconcilerContext, Request, RequestReconciler, Result, generation_changed
 from steersman.manager import LeaderElection, Manager, ManagerOptions
-from steersman.meta import ObjectMetaApply, Resource, Spec, Status, resource
+from steersman.meta import Resource, Spec, Status, resource
 from steersman.observability.logging import configure_logging
 
 
@@ -39,7 +39,7 @@ class Work(Resource[WorkSpec, WorkStatus]):
     """Custom resource of the benchmarks."""
 
 
-class WorkReconciler(Reconciler[Work]):
+class WorkReconciler(RequestReconciler[Work]):
     """Maintains one ConfigMap per Work and updates the status.
 
     Args:
@@ -58,8 +58,8 @@ class WorkReconciler(Reconciler[Work]):
         data = {"text": work.spec.text}
         existing = await self.client.get_or_none(ConfigMap, request)
         if existing is None or existing.data != data:
-            metadata = ObjectMetaApply(name=request.name, namespace=request.namespace)
-            await self.client.apply(ConfigMapApply(metadata=metadata, data=data), owner=work)
+            metadata = meta.ObjectMeta(name=request.name, namespace=request.namespace)
+            await self.client.apply(core.ConfigMap(metadata=metadata, data=data), owner=work)
         generation, status = work.metadata.generation, work.status or WorkStatus()
         if status.observed_generation == generation and status.config_map == request.name:
             return Result()

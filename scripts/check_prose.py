@@ -71,7 +71,7 @@ EXEMPT = {
     r"docs/reference/(?:database|databaseuser|mysqlcluster|postgresqlcluster)\.md": "about the database operator",
     r"docs/decisions/00(?:04|05|2[789]|3[012346])-.*": "about the database operator",
     r"docs/reference/fields/.*": "generated from types of the database operator",
-    r".*/api/.*_v\d\w*\.py": "generated from the OpenAPI document of Kubernetes",
+    r".*/api/.*_v\d\w*\.py|.*/steersman/api/apply/[a-z]+\.py": "generated from the OpenAPI document of Kubernetes",
     r"examples/myapp/src/my_operator/foreign/.*": "generated from the CRDs of the database operator",
     r"CODE_OF_CONDUCT\.md": "the text of the Contributor Covenant",
 }

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from steersman.crd import definition
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.conditions import BY_KIND
+from steersman_manifests.crd import definition
 
 DIRECTORY = Path(__file__).parents[1] / "docs" / "reference" / "fields"
 # The Kubernetes reference and `kubectl explain` document these fields.

@@ -7,6 +7,7 @@ from typing import Any
 
 from model import Api, Schema, Struct, module_of, referenced_name
 
+from steersman_cli.codegen.names import apply_module_name
 from steersman_cli.codegen.source import ModuleSource, Purpose
 
 _MACHINERY = "io.k8s.apimachinery.pkg"
@@ -26,7 +27,9 @@ _CONDITION = f"{_META}.Condition"
 
 # Written by hand in steersman.meta, for custom resources and built-in kinds.
 _READ_FROM_META = {_OBJECT_META: "ObjectMeta", _OWNER_REFERENCE: "OwnerReference", _CONDITION: "Condition"}
-_APPLY_FROM_META = {_OBJECT_META: "TemplateMetaApply", _OWNER_REFERENCE: "OwnerReferenceApply"}
+_APPLY_FROM_META = {_OBJECT_META: "TemplateMeta", _OWNER_REFERENCE: "OwnerReference"}
+APPLY_FROM_META = ("ObjectMeta", "OwnerReference", "TemplateMeta")
+"""Names of the apply types in ``steersman.meta.apply``."""
 
 # Types that are not classes, and types without a use.
 _WITHOUT_CLASS = _ANY_SCHEMAS | {
@@ -90,7 +93,8 @@ class TypeRenderer:
         """The class of ``struct``, imported if another module defines it."""
         from_meta = _READ_FROM_META if self.module.purpose == "read" else _APPLY_FROM_META
         if struct.name in from_meta:
-            return self.module.add_import("steersman.meta", from_meta[struct.name])
+            package = "steersman.meta" if self.module.purpose == "read" else "steersman.meta.apply"
+            return self.module.add_import(package, from_meta[struct.name])
         module = module_of(struct.name)
         if module is None:
             raise LookupError(
@@ -98,7 +102,7 @@ class TypeRenderer:
             )
         if self.module.purpose == "read":
             return self.module.add_import(f"steersman.api.{module}", struct.class_name)
-        return self.module.add_import(f"steersman.api.apply.{module}", f"{struct.class_name}Apply")
+        return self.module.add_import(f"steersman.api.apply.{apply_module_name(module)}", struct.class_name)
 
     def _referenced_type(self, name: str) -> str:
         if name in _ANY_SCHEMAS:

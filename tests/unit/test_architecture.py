@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -20,10 +21,10 @@ PACKAGES = (
     "steersman.cache",
     "steersman.client",
     "steersman.controller",
-    "steersman.crd",
     "steersman.manager",
     "steersman.meta",
-    "steersman.rbac",
+    "steersman_manifests.crd",
+    "steersman_manifests.rbac",
     "steersman_cli",
     "steersman_cli.packaging",
     "steersman_testing",
@@ -43,7 +44,9 @@ def imported(*packages: str) -> set[str]:
 
 
 def test_operator_without_endpoints_imports_no_web_server() -> None:
-    modules = imported("steersman", "steersman.client", "steersman.cache", "steersman.controller", "steersman.crd")
+    modules = imported(
+        "steersman", "steersman.client", "steersman.cache", "steersman.controller", "steersman_manifests.crd"
+    )
     assert "httptools" in modules
     unwanted = {
         "aiohttp",
@@ -64,6 +67,39 @@ def sources() -> list[Path]:
 def test_modules_have_at_most_500_lines() -> None:
     lengths = {str(f.relative_to(ROOT)): len(f.read_text().splitlines()) for f in sources()}
     assert {name: length for name, length in lengths.items() if length > 500} == {}
+
+
+# The modules of ``steersman.api`` are namespaces: each has the names of one group-version of Kubernetes.
+NAMESPACES = "packages/steersman/src/steersman/api/"
+SHARED_CLASS_NAMES = {
+    "ObjectMeta": "the apply type is used as apply.meta.ObjectMeta; the in-memory API server has one of its own",
+    "OwnerReference": "the apply type is used as apply.meta.OwnerReference",
+    "ManagedFieldsEntry": "the in-memory API server must not share types with the code under test",
+    "Impersonation": "configuration of a client, and of a request to the in-memory API server",
+}
+
+
+def public_classes(file: Path) -> Iterator[str]:
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+
+
+def test_no_public_class_name_exists_twice() -> None:
+    places: dict[str, list[str]] = {}
+    for file in sources():
+        name = str(file.relative_to(ROOT))
+        if name.startswith(NAMESPACES):
+            continue
+        for each in public_classes(file):
+            places.setdefault(each, []).append(name)
+    assert {each for each, found in places.items() if len(found) > 1} == set(SHARED_CLASS_NAMES), places
+
+
+def test_class_names_in_apply_namespaces_are_unique() -> None:
+    for file in (ROOT / NAMESPACES / "apply").glob("*.py"):
+        names = list(public_classes(file))
+        assert len(names) == len(set(names)), file.name
 
 
 def test_no_module_is_named_utils_or_helpers() -> None:

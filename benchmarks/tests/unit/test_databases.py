@@ -24,9 +24,9 @@ from benchmarks.summary import summarise
 
 from devcluster.errors import DevclusterError
 from devcluster.target import Target
-from steersman.api.apply.core_v1 import NamespaceApply
+from steersman.api.apply import core, meta
 from steersman.client import Client
-from steersman.meta import ObjectMetaApply, decode_builtins
+from steersman.meta import decode_builtins
 from steersman_databases.api import Database, DatabaseUser
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
@@ -36,7 +36,7 @@ async def test_declared_objects_are_accepted_by_api_server() -> None:
     server = InMemoryApiServer(virtual_runtime())
     server.register(Database, DatabaseUser)
     client = Client(server, field_manager="bench")
-    await client.apply(NamespaceApply(metadata=ObjectMetaApply(name="bench")))
+    await client.apply(core.Namespace(metadata=meta.ObjectMeta(name="bench")))
     kinds = {"Database": Database, "DatabaseUser": DatabaseUser}
     for each in many_databases.objects("orders", 3, 7):
         wire = {**each, "metadata": {**each["metadata"], "namespace": "bench"}}

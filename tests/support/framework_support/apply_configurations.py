@@ -5,33 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from framework_support.widget import WidgetApply, WidgetSpecApply
-from steersman.api.apply.apps_v1 import DeploymentApply, StatefulSetApply, StatefulSetSpecApply
-from steersman.api.apply.core_v1 import (
-    ConfigMapApply,
-    ContainerApply,
-    ContainerPortApply,
-    EnvVarApply,
-    PersistentVolumeClaimApply,
-    PersistentVolumeClaimSpecApply,
-    PodSpecApply,
-    PodTemplateSpecApply,
-    SecretApply,
-    ServiceAccountApply,
-    ServiceApply,
-    ServicePortApply,
-    ServiceSpecApply,
-)
-from steersman.api.apply.rbac_v1 import PolicyRuleApply, RoleApply
-from steersman.meta import ApplyConfiguration, ObjectMetaApply, decode_builtins
+from steersman.api.apply import apps, core, meta, rbac
+from steersman.meta import ApplyConfiguration, decode_builtins
 
 NAMESPACE = "default"
 
 
-def metadata(name: str, **fields: Any) -> ObjectMetaApply:
-    return ObjectMetaApply(name=name, namespace=NAMESPACE, **fields)
+def metadata(name: str, **fields: Any) -> meta.ObjectMeta:
+    return meta.ObjectMeta(name=name, namespace=NAMESPACE, **fields)
 
 
-def deployment() -> DeploymentApply:
+def deployment() -> apps.Deployment:
     spec: dict[str, Any] = {
         "replicas": 1,
         "selector": {"matchLabels": {"app": "web"}},
@@ -70,49 +54,49 @@ def deployment() -> DeploymentApply:
         },
     }
     document = {"metadata": {"name": "web", "namespace": NAMESPACE, "labels": {"app": "web"}}, "spec": spec}
-    return decode_builtins(document, DeploymentApply)
+    return decode_builtins(document, apps.Deployment)
 
 
-def statefulset() -> StatefulSetApply:
-    template = PodTemplateSpecApply(
-        spec=PodSpecApply(
+def statefulset() -> apps.StatefulSet:
+    template = core.PodTemplateSpec(
+        spec=core.PodSpec(
             containers=[
-                ContainerApply(
+                core.Container(
                     name="db",
                     image="db:1",
-                    ports=[ContainerPortApply(container_port=5432, name="db")],
-                    env=[EnvVarApply(name="PGDATA", value="/data")],
+                    ports=[core.ContainerPort(container_port=5432, name="db")],
+                    env=[core.EnvVar(name="PGDATA", value="/data")],
                 )
             ]
         )
     )
-    claim = PersistentVolumeClaimApply(
-        metadata=ObjectMetaApply(name="data"),
+    claim = core.PersistentVolumeClaim(
+        metadata=meta.ObjectMeta(name="data"),
         spec=decode_builtins(
             {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-            PersistentVolumeClaimSpecApply,
+            core.PersistentVolumeClaimSpec,
         ),
     )
     body: dict[str, Any] = {"matchLabels": {"app": "db"}}
-    labelled = decode_builtins({"metadata": {"labels": {"app": "db"}}}, PodTemplateSpecApply)
-    spec = decode_builtins({"selector": body, "serviceName": "db", "replicas": 1}, StatefulSetSpecApply)
-    return StatefulSetApply(
+    labelled = decode_builtins({"metadata": {"labels": {"app": "db"}}}, core.PodTemplateSpec)
+    spec = decode_builtins({"selector": body, "serviceName": "db", "replicas": 1}, apps.StatefulSetSpec)
+    return apps.StatefulSet(
         metadata=metadata("db"),
-        spec=StatefulSetSpecApply(
+        spec=apps.StatefulSetSpec(
             selector=spec.selector,
             service_name="db",
             replicas=1,
-            template=PodTemplateSpecApply(metadata=labelled.metadata, spec=template.spec),
+            template=core.PodTemplateSpec(metadata=labelled.metadata, spec=template.spec),
             volume_claim_templates=[claim],
         ),
     )
 
 
-def service(*ports: int) -> ServiceApply:
-    return ServiceApply(
+def service(*ports: int) -> core.Service:
+    return core.Service(
         metadata=metadata("web"),
-        spec=ServiceSpecApply(
-            selector={"app": "web"}, ports=[ServicePortApply(name=f"p{port}", port=port) for port in ports]
+        spec=core.ServiceSpec(
+            selector={"app": "web"}, ports=[core.ServicePort(name=f"p{port}", port=port) for port in ports]
         ),
     )
 
@@ -120,15 +104,15 @@ def service(*ports: int) -> ServiceApply:
 def all_apply_configurations() -> dict[str, ApplyConfiguration[Any]]:
     """All apply configurations by name."""
     return {
-        "a config map": ConfigMapApply(metadata=metadata("c"), data={"a": "1", "b": ""}),
-        "a config map with labels and finalizers": ConfigMapApply(
+        "a config map": core.ConfigMap(metadata=metadata("c"), data={"a": "1", "b": ""}),
+        "a config map with labels and finalizers": core.ConfigMap(
             metadata=metadata("d", labels={"x": "y"}, annotations={"n": ""}, finalizers=["example.com/hold"]), data={}
         ),
-        "a secret": SecretApply(metadata=metadata("s"), data={"password": b"s3cret"}, type="Opaque"),
-        "a service account": ServiceAccountApply(metadata=metadata("sa"), automount_service_account_token=False),
-        "a role": RoleApply(
+        "a secret": core.Secret(metadata=metadata("s"), data={"password": b"s3cret"}, type="Opaque"),
+        "a service account": core.ServiceAccount(metadata=metadata("sa"), automount_service_account_token=False),
+        "a role": rbac.Role(
             metadata=metadata("r"),
-            rules=[PolicyRuleApply(api_groups=[""], resources=["pods"], verbs=["get", "list"])],
+            rules=[rbac.PolicyRule(api_groups=[""], resources=["pods"], verbs=["get", "list"])],
         ),
         "a service": service(80, 443),
         "a deployment": deployment(),

@@ -10,12 +10,11 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
 
 from framework_support.gadget import Gadget, config_map_data, gadget, gadget_crd
-from steersman.api.apply.apiextensions_v1 import CustomResourceDefinitionApply
-from steersman.api.apply.core_v1 import NamespaceApply
+from steersman.api.apply import apiextensions, core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
 from steersman.errors import AlreadyExists, NotFound, SteersmanError
-from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins, metadata_only
+from steersman.meta import ObjectKey, decode_builtins, metadata_only
 
 _PATCHERS = 8
 _POLL = 0.25
@@ -59,12 +58,12 @@ class Churn:
 
     async def install(self) -> None:
         """Create the namespace and the CRD; wait until it is served."""
-        await self.client.apply(NamespaceApply(metadata=ObjectMetaApply(name=self.namespace)))
+        await self.client.apply(core.Namespace(metadata=meta.ObjectMeta(name=self.namespace)))
         await self.install_crd()
 
     async def install_crd(self) -> None:
         """Create the CRD and wait until the kind is served."""
-        await self.client.apply(decode_builtins(gadget_crd(), CustomResourceDefinitionApply))
+        await self.client.apply(decode_builtins(gadget_crd(), apiextensions.CustomResourceDefinition))
         async with asyncio.timeout(self.patience):
             while not await self._is_served():
                 await asyncio.sleep(0.05)

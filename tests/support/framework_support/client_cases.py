@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 
 from apiserver_cases.api import GROUP, deployment
-from steersman.api.apply.apps_v1 import DeploymentApply, DeploymentSpecApply
-from steersman.api.apply.core_v1 import ConfigMapApply, ContainerApply, PodSpecApply, PodTemplateSpecApply
-from steersman.api.apply.meta_v1 import LabelSelectorApply
+from steersman.api.apply import apps, core, meta
 from steersman.api.apps_v1 import Deployment
 from steersman.api.authentication_v1 import TokenReview, TokenReviewSpec
 from steersman.api.core_v1 import ConfigMap, Container, Pod, PodSpec, Secret, ServiceAccount
@@ -31,16 +29,7 @@ from steersman.errors import (
     NotFound,
     UnsupportedMediaType,
 )
-from steersman.meta import (
-    ApiResource,
-    FrozenDict,
-    ObjectKey,
-    ObjectMeta,
-    ObjectMetaApply,
-    TemplateMetaApply,
-    metadata_only,
-    unstructured,
-)
+from steersman.meta import ApiResource, FrozenDict, ObjectKey, ObjectMeta, metadata_only, unstructured
 
 Case = Callable[[Client, str], Awaitable[None]]
 
@@ -59,16 +48,16 @@ def gadget(namespace: str, name: str = "a", **spec: Any) -> Any:
     return Gadget.of({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
 
 
-def deployment_config(namespace: str, *, replicas: int | None = None) -> DeploymentApply:
+def deployment_config(namespace: str, *, replicas: int | None = None) -> apps.Deployment:
     """A Deployment with one container and optional ``replicas``."""
-    template = PodTemplateSpecApply(
-        metadata=TemplateMetaApply(labels={"app": "a"}),
-        spec=PodSpecApply(containers=[ContainerApply(name="app", image="app:1")]),
+    template = core.PodTemplateSpec(
+        metadata=meta.TemplateMeta(labels={"app": "a"}),
+        spec=core.PodSpec(containers=[core.Container(name="app", image="app:1")]),
     )
-    spec: dict[str, Any] = {"selector": LabelSelectorApply(match_labels={"app": "a"}), "template": template}
+    spec: dict[str, Any] = {"selector": meta.LabelSelector(match_labels={"app": "a"}), "template": template}
     if replicas is not None:
         spec["replicas"] = replicas
-    return DeploymentApply(metadata=ObjectMetaApply(name="a", namespace=namespace), spec=DeploymentSpecApply(**spec))
+    return apps.Deployment(metadata=meta.ObjectMeta(name="a", namespace=namespace), spec=apps.DeploymentSpec(**spec))
 
 
 async def case_an_explicit_default_is_sent_and_owned(client: Client, namespace: str) -> None:
@@ -159,8 +148,8 @@ async def case_an_object_that_was_read_is_not_applied(client: Client, namespace:
 
 
 async def case_conflicts_name_manager_and_field(client: Client, namespace: str) -> None:
-    def config(value: str) -> ConfigMapApply:
-        return ConfigMapApply(metadata=ObjectMetaApply(name="a", namespace=namespace), data={"k": value, value: "x"})
+    def config(value: str) -> core.ConfigMap:
+        return core.ConfigMap(metadata=meta.ObjectMeta(name="a", namespace=namespace), data={"k": value, value: "x"})
 
     first = Client(client.transport, field_manager='the "first"')
     await first.apply(config("1"))
@@ -179,7 +168,7 @@ async def case_dry_runs_store_nothing(client: Client, namespace: str) -> None:
     with pytest.raises(NotFound):
         await client.get(ConfigMap, key)
     made = await client.create(config_map(namespace))
-    config = ConfigMapApply(metadata=ObjectMetaApply(name="a", namespace=namespace), data={"k": "w"})
+    config = core.ConfigMap(metadata=meta.ObjectMeta(name="a", namespace=namespace), data={"k": "w"})
     assert (await client.apply(config, dry_run=True)).data == {"k": "w"}
     assert (await client.patch(ConfigMap, key, MergePatch({"data": {"k": "w"}}), dry_run=True)).data == {"k": "w"}
     await client.delete(ConfigMap, key, dry_run=True)

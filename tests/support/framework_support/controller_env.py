@@ -15,9 +15,9 @@ from steersman.controller import (
     ControllerOptions,
     ControllerSpec,
     EventRecorder,
-    Reconciler,
     ReconcilerContext,
     Request,
+    RequestReconciler,
     Result,
 )
 from steersman.controller.controller import TraceSpan
@@ -125,10 +125,10 @@ async def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> No
             await asyncio.sleep(0.005)
 
 
-Behaviour = Callable[[Request], Awaitable[Result]]
+Behaviour = Callable[[Request], Awaitable[Result | None]]
 
 
-class ScriptedReconciler(Reconciler[Widget]):
+class ScriptedReconciler(RequestReconciler[Widget]):
     """Reconciler with a replaceable behaviour that records its calls."""
 
     def __init__(self, world: ControllerEnv, behaviour: Behaviour | None = None) -> None:
@@ -136,7 +136,7 @@ class ScriptedReconciler(Reconciler[Widget]):
         self.behaviour = behaviour
         self.calls: list[tuple[float, str]] = []
 
-    async def reconcile(self, request: Request) -> Result:
+    async def reconcile(self, request: Request) -> Result | None:
         self.calls.append((self.runtime.clock.monotonic(), request.name))
         return await self.behaviour(request) if self.behaviour is not None else Result()
 

@@ -6,12 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from framework_support.widget import Widget, WidgetSpec
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import MergePatch
-from steersman.controller import Reconciler, ReconcilerContext, Request, Result, add_finalizer, remove_finalizer
+from steersman.controller import (
+    ReconcilerContext,
+    Request,
+    RequestReconciler,
+    Result,
+    add_finalizer,
+    remove_finalizer,
+)
 from steersman.manager import Manager
-from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
+from steersman.meta import ObjectKey, ObjectMeta
 from steersman_testing.simulation import World, fault_point
 
 FINALIZER = "shop.example.com/dns-record"
@@ -33,7 +40,7 @@ class DnsZone:
             self.records.pop(name, None)
 
 
-class WidgetReconciler(Reconciler[Widget]):
+class WidgetReconciler(RequestReconciler[Widget]):
     """Maintains a DNS record and a ConfigMap per widget despite faults."""
 
     zone: DnsZone
@@ -50,9 +57,9 @@ class WidgetReconciler(Reconciler[Widget]):
         return Result()
 
     async def apply_config_map(self, widget: Widget) -> None:
-        metadata = ObjectMetaApply(name=widget.metadata.name, namespace=widget.metadata.namespace)
+        metadata = meta.ObjectMeta(name=widget.metadata.name, namespace=widget.metadata.namespace)
         await self.client.apply(
-            ConfigMapApply(metadata=metadata, data={"depth": str(widget.spec.depth)}), owner=widget
+            core.ConfigMap(metadata=metadata, data={"depth": str(widget.spec.depth)}), owner=widget
         )
 
 

@@ -10,12 +10,12 @@ import asyncio
 import sys
 
 from steersman.api.core_v1 import ConfigMap
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import LeaderElection, Manager
 from steersman.manager.flags import ManagerFlags
 
 
-class IdleReconciler(Reconciler[ConfigMap]):
+class IdleReconciler(RequestReconciler[ConfigMap]):
     """Does nothing. Its cache must be synced."""
 
     async def reconcile(self, request: Request) -> Result:

@@ -11,14 +11,14 @@ import asyncio
 import hashlib
 from typing import Any
 
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import connect, load_config
-from steersman.controller import Reconciler, Request, Result
-from steersman.crd import definition
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import LeaderElection, Manager, ManagerOptions
-from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply, Resource, Spec, Status, resource
+from steersman.meta import ObjectKey, ObjectMeta, Resource, Spec, Status, resource
 from steersman.observability.logging import configure_logging
+from steersman_manifests.crd import definition
 
 
 class GadgetSpec(Spec):
@@ -66,14 +66,14 @@ def fingerprint(spec: GadgetSpec) -> str:
     return hashlib.sha256(f"{spec.replicas} {spec.text}".encode()).hexdigest()[:16]
 
 
-class GadgetReconciler(Reconciler[Gadget]):
+class GadgetReconciler(RequestReconciler[Gadget]):
     """Maintains the ConfigMap and the status of each gadget."""
 
     async def reconcile(self, request: Request) -> Result:
         gadget = await self.client.get(Gadget, request)
-        metadata = ObjectMetaApply(name=request.name, namespace=request.namespace)
+        metadata = meta.ObjectMeta(name=request.name, namespace=request.namespace)
         data = config_map_data(gadget.spec)
-        await self.client.apply(ConfigMapApply(metadata=metadata, data=data), owner=gadget)
+        await self.client.apply(core.ConfigMap(metadata=metadata, data=data), owner=gadget)
         status = GadgetStatus(observed_generation=gadget.metadata.generation, fingerprint=data["fingerprint"])
         await self.client.apply_status(gadget, status)
         return Result()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steersman.meta.yaml_codec import load_yaml_documents
+from steersman_manifests.yaml_codec import load_yaml_documents
 
 
 @dataclass(frozen=True)

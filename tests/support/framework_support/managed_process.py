@@ -12,14 +12,14 @@ import sys
 
 from framework_support.controller_env import ControllerEnv
 from framework_support.widget import Widget
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.errors import ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
 from steersman.observability.runtime import Runtime
 from steersman_testing import matching
 
 
-class ReportingReconciler(Reconciler[Widget]):
+class ReportingReconciler(RequestReconciler[Widget]):
     """Prints its progress."""
 
     async def reconcile(self, request: Request) -> Result:

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-_PRELOADED = ("copier", "steersman_cli", "steersman.manager", "steersman_cli.packaging", "steersman.rbac")
+_PRELOADED = ("copier", "steersman_cli", "steersman.manager", "steersman_cli.packaging", "steersman_manifests.rbac")
 _SERIALIZED = threading.Lock()
 
 

@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from steersman import Manager, Reconciler, Request, Resource, Result, Spec, Status, resource
+from steersman import Manager, Request, RequestReconciler, Resource, Result, Spec, Status, resource
 from steersman.manager.flags import ManagerFlags
 from steersman.webhook import WebhookServerOptions
 
@@ -26,7 +26,7 @@ class Widget(Resource[WidgetSpec, WidgetStatus]):
     """A Widget."""
 
 
-class WidgetReconciler(Reconciler[Widget]):
+class WidgetReconciler(RequestReconciler[Widget]):
     async def reconcile(self, request: Request) -> Result:
         widget = await self.client.get(Widget, request)
         await self.client.apply_status(widget, WidgetStatus(size=widget.spec.size))

@@ -6,10 +6,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Transport
-from steersman.controller import Reconciler, ReconcilerContext, Request, Result, add_finalizer, remove_finalizer
+from steersman.controller import (
+    ReconcilerContext,
+    Request,
+    RequestReconciler,
+    Result,
+    add_finalizer,
+    remove_finalizer,
+)
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import (
     Condition,
@@ -17,7 +24,6 @@ from steersman.meta import (
     FrozenDict,
     FrozenStruct,
     ObjectKey,
-    ObjectMetaApply,
     Quantity,
     Resource,
     Rule,
@@ -70,7 +76,7 @@ class WebApp(Resource[WebAppSpec, WebAppStatus]):
     """A web application with backends."""
 
 
-class WebAppReconciler(Reconciler[WebApp]):
+class WebAppReconciler(RequestReconciler[WebApp]):
     """Maintains a ConfigMap for the web application and one per backend."""
 
     async def reconcile(self, request: Request) -> Result:
@@ -117,9 +123,9 @@ class WebAppReconciler(Reconciler[WebApp]):
         await self.client.apply_status(webapp, wanted)
 
 
-def config_map_for(webapp: WebApp, name: str, data: dict[str, str]) -> ConfigMapApply:
+def config_map_for(webapp: WebApp, name: str, data: dict[str, str]) -> core.ConfigMap:
     """A ConfigMap in the namespace of the web application."""
-    return ConfigMapApply(metadata=ObjectMetaApply(name=name, namespace=webapp.metadata.namespace), data=data)
+    return core.ConfigMap(metadata=meta.ObjectMeta(name=name, namespace=webapp.metadata.namespace), data=data)
 
 
 def setup(manager: Manager) -> None:
@@ -127,7 +133,7 @@ def setup(manager: Manager) -> None:
     manager.controller(WebApp).owns(ConfigMap).complete(WebAppReconciler)
 
 
-def setup_with(reconciler: Callable[[ReconcilerContext], Reconciler[WebApp]]) -> Callable[[Manager], None]:
+def setup_with(reconciler: Callable[[ReconcilerContext], RequestReconciler[WebApp]]) -> Callable[[Manager], None]:
     """Register a controller with another reconciler."""
 
     def setup(manager: Manager) -> None:

@@ -18,7 +18,6 @@ from typer.main import get_command
 from database_support.cluster_views import view
 from framework_support.documented_code import DOCS
 from steersman.client.transport import HttpRequest
-from steersman.crd import definition
 from steersman.meta import ObjectKey, to_builtins
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.conditions import BY_KIND
@@ -29,6 +28,7 @@ from steersman_databases.resources.jobs import configuration_labels
 from steersman_databases.resources.labels import cluster_labels
 from steersman_databases.resources.policy import network_policy
 from steersman_databases.resources.pooler import pooler_labels
+from steersman_manifests.crd import definition
 from steersman_testing import InMemoryApiServer
 
 ROOT = DOCS.parent

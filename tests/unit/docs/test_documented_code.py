@@ -15,10 +15,10 @@ import pytest
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import Service
 from steersman.client import Client
-from steersman.crd import definition
 from steersman.manager import Manager
 from steersman.meta import ObjectKey, ObjectMeta
-from steersman.rbac import cluster_role
+from steersman_manifests.crd import definition
+from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 ROOT = Path(__file__).parents[3]

@@ -14,10 +14,10 @@ import yaml
 from database_support import cluster_world
 from database_support.cluster_world import ClusterWorld
 from framework_support.documented_code import DOCS
-from steersman.api.apply.core_v1 import NamespaceApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import PersistentVolumeClaim, Secret, Service
 from steersman.client.transport import HttpRequest
-from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
+from steersman.meta import ObjectKey, decode_builtins
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.api.cluster_parts import ClusterMember
 from steersman_databases.engines.cluster_names import ClusterNames
@@ -107,7 +107,7 @@ async def test_quick_start_page_matches_implementation(
 ) -> None:
     page = "tutorials/quick-start.md"
     monkeypatch.setenv("STEERSMAN_IMAGE_POSTGRESQL_17", f"{REGISTRY}/postgresql:17")
-    await world.client.apply(NamespaceApply(metadata=ObjectMetaApply(name="shop")))
+    await world.client.apply(core.Namespace(metadata=meta.ObjectMeta(name="shop")))
     async with world.operator():
         for manifest in applied_manifests():
             kind = KINDS[manifest["kind"]]
@@ -150,7 +150,7 @@ async def test_quick_start_shows_status_of_fenced_cluster(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = use_cluster_name(monkeypatch, ObjectKey("prod", "shop"))
-    await world.client.apply(NamespaceApply(metadata=ObjectMetaApply(name="prod")))
+    await world.client.apply(core.Namespace(metadata=meta.ObjectMeta(name="prod")))
     async with world.operator():
         await world.create()
         await world.ready(3)

@@ -13,7 +13,6 @@ import pytest
 from typer.main import get_command
 
 from devcluster.__main__ import app as devcluster
-from steersman.crd import definition
 from steersman.observability import metrics
 from steersman_cli import testing
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
@@ -21,6 +20,7 @@ from steersman_databases.api.conditions import BY_KIND
 from steersman_databases.engines import SUPPORTED_VERSIONS, override_variable
 from steersman_databases.kubectl.app import app as plugin
 from steersman_databases.main import app
+from steersman_manifests.crd import definition
 
 ROOT = Path(__file__).parents[3]
 OPERATOR = ROOT / "operators" / "databases" / "src" / "steersman_databases"

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
 
 from framework_support.controller_env import ControllerEnv
 from framework_support.widget import Widget, WidgetStatus
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import Manager, ManagerOptions
 from steersman_testing import virtual_time
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "how-to" / "trace-reconciles.md").read_text()
 
 
-class FailingOnceReconciler(Reconciler[Widget]):
+class FailingOnceReconciler(RequestReconciler[Widget]):
     """Fails at first."""
 
     failed = False

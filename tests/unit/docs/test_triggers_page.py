@@ -16,7 +16,7 @@ from steersman.client import Client, MergePatch
 from steersman.controller import Channel, Controller
 from steersman.manager import Manager
 from steersman.meta import ObjectKey, ObjectMeta, find_condition
-from steersman.rbac import cluster_role
+from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "choose-what-triggers.md"

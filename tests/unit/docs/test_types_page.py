@@ -12,10 +12,10 @@ import yaml
 from typer.testing import CliRunner
 
 from framework_support.documented_code import DOCS, Pages
-from steersman.crd import SchemaError, definition
-from steersman.crd.breaking_change import BreakingChangeRule
 from steersman.meta import Field, Resource, Spec, Status, resource
 from steersman_cli import app
+from steersman_manifests.crd import SchemaError, definition
+from steersman_manifests.crd.breaking_change import BreakingChangeRule
 from steersman_testing import InMemoryApiServer
 
 PAGE = "how-to/write-types.md"

@@ -7,49 +7,23 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from steersman import ObjectKey, ObjectMetaApply
-from steersman.api.apply.apps_v1 import (
-    DeploymentApply,
-    DeploymentSpecApply,
-    DeploymentStrategyApply,
-    RollingUpdateDeploymentApply,
-)
-from steersman.api.apply.batch_v1 import JobApply, JobSpecApply
-from steersman.api.apply.core_v1 import (
-    CapabilitiesApply,
-    ContainerApply,
-    ContainerPortApply,
-    EnvVarApply,
-    EnvVarSourceApply,
-    HTTPGetActionApply,
-    PodSecurityContextApply,
-    PodSpecApply,
-    PodTemplateSpecApply,
-    ProbeApply,
-    ResourceRequirementsApply,
-    SeccompProfileApply,
-    SecretKeySelectorApply,
-    SecurityContextApply,
-    ServiceApply,
-    ServicePortApply,
-    ServiceSpecApply,
-)
-from steersman.api.apply.meta_v1 import LabelSelectorApply
+from steersman import ObjectKey
+from steersman.api.apply import apps, batch, core, meta
+from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import Container, PodSpec
-from steersman.meta import TemplateMetaApply
 
-from my_operator.api.v1.myapp import MyApp
-from my_operator.foreign.apply.databases_steersman_dev_v1alpha1 import DatabaseApply, DatabaseSpecApply
+from my_operator.api.v1.myapp import MyApp, Release
+from my_operator.foreign.apply import databases_steersman_dev_v1alpha1 as databases
 
 CONTAINER = "app"
 DATABASE_UID = "example.com/database-uid"
 PORT = 8080
 
-RESOURCES = ResourceRequirementsApply(requests={"cpu": "10m", "memory": "32Mi"})
-UNPRIVILEGED = SecurityContextApply(
+RESOURCES = core.ResourceRequirements(requests={"cpu": "10m", "memory": "32Mi"})
+UNPRIVILEGED = core.SecurityContext(
     allow_privilege_escalation=False,
     read_only_root_filesystem=True,
-    capabilities=CapabilitiesApply(drop=["ALL"]),
+    capabilities=core.Capabilities(drop=["ALL"]),
 )
 
 
@@ -58,54 +32,65 @@ def selector_labels(app: MyApp) -> dict[str, str]:
     return {"app.kubernetes.io/name": "myapp", "app.kubernetes.io/instance": app.metadata.name}
 
 
-def recommended_labels(app: MyApp, image: str) -> dict[str, str]:
-    """Return the recommended labels of pods with ``image``."""
-    version = image.rpartition(":")[2]
+def recommended_labels(app: MyApp, release: Release) -> dict[str, str]:
+    """Return the recommended labels of pods of ``release``."""
     return {
         **selector_labels(app),
-        "app.kubernetes.io/version": version,
+        "app.kubernetes.io/version": release.version,
         "app.kubernetes.io/managed-by": "my-operator",
     }
 
 
-def database(app: MyApp) -> DatabaseApply:
+def database(app: MyApp) -> databases.Database:
     """Return the Database. Users own the other fields, such as the deletion policy."""
-    spec = DatabaseSpecApply(engine="postgresql", version="17", storage_size=app.spec.database.storage)
-    return DatabaseApply(metadata=_metadata(app), spec=spec)
+    spec = databases.DatabaseSpec(engine="postgresql", version="17", storage_size=app.spec.database.storage)
+    return databases.Database(metadata=_metadata(app), spec=spec)
 
 
-def service(app: MyApp) -> ServiceApply:
+def service(app: MyApp) -> core.Service:
     """Return the Service of the ready pods."""
-    port = ServicePortApply(name="http", port=80, target_port="http")
-    return ServiceApply(metadata=_metadata(app), spec=ServiceSpecApply(selector=selector_labels(app), ports=[port]))
+    port = core.ServicePort(name="http", port=80, target_port="http")
+    return core.Service(metadata=_metadata(app), spec=core.ServiceSpec(selector=selector_labels(app), ports=[port]))
 
 
-def deployment(app: MyApp, image: str, *, with_database: bool) -> DeploymentApply:
-    """Return the Deployment for ``image``.
+def config_map(app: MyApp) -> core.ConfigMap:
+    """Return the ConfigMap with the settings of the desired release.
 
-    The previous version serves until the pods of the new one are ready.
+    It never changes: other settings are another ConfigMap. A rollback needs the previous one.
     """
-    container = ContainerApply(
+    name = app.release.config
+    metadata = meta.ObjectMeta(name=name, namespace=app.metadata.namespace, labels=selector_labels(app))
+    return core.ConfigMap(metadata=metadata, data=app.spec.config, immutable=True)
+
+
+def deployment(app: MyApp, release: Release, *, with_database: bool) -> apps.Deployment:
+    """Return the Deployment for ``release``.
+
+    The previous release serves until the pods of the new one are ready.
+    """
+    config = core.EnvFromSource(config_map_ref=core.ConfigMapEnvSource(name=release.config))
+    container = core.Container(
         name=CONTAINER,
-        image=image,
+        image=release.image,
         env=_environment(app, with_database),
-        ports=[ContainerPortApply(name="http", container_port=PORT)],
-        liveness_probe=ProbeApply(http_get=HTTPGetActionApply(path="/livez", port="http"), period_seconds=10),
-        readiness_probe=ProbeApply(http_get=HTTPGetActionApply(path="/readyz", port="http"), period_seconds=2),
+        env_from=[config] if release.config else [],
+        ports=[core.ContainerPort(name="http", container_port=PORT)],
+        liveness_probe=core.Probe(http_get=core.HTTPGetAction(path="/livez", port="http"), period_seconds=10),
+        readiness_probe=core.Probe(http_get=core.HTTPGetAction(path="/readyz", port="http"), period_seconds=2),
         resources=RESOURCES,
         security_context=UNPRIVILEGED,
     )
-    return DeploymentApply(
+    return apps.Deployment(
         metadata=_metadata(app),
-        spec=DeploymentSpecApply(
+        spec=apps.DeploymentSpec(
             replicas=app.spec.replicas,
-            selector=LabelSelectorApply(match_labels=selector_labels(app)),
-            strategy=DeploymentStrategyApply(
-                type="RollingUpdate", rolling_update=RollingUpdateDeploymentApply(max_surge=1, max_unavailable=0)
+            selector=meta.LabelSelector(match_labels=selector_labels(app)),
+            strategy=apps.DeploymentStrategy(
+                type="RollingUpdate", rolling_update=apps.RollingUpdateDeployment(max_surge=1, max_unavailable=0)
             ),
             progress_deadline_seconds=app.spec.rollout_deadline_seconds,
-            template=PodTemplateSpecApply(
-                metadata=TemplateMetaApply(labels=recommended_labels(app, image)), spec=_pod(container, "Always")
+            template=core.PodTemplateSpec(
+                metadata=meta.TemplateMeta(labels=recommended_labels(app, release)), spec=_pod(container, "Always")
             ),
         ),
     )
@@ -116,9 +101,9 @@ def migration_key(app: MyApp, image: str) -> ObjectKey:
     return ObjectKey(app.metadata.namespace, f"{app.metadata.name}-migrate-{sha256(image.encode()).hexdigest()[:8]}")
 
 
-def migration(app: MyApp, image: str, database_uid: str) -> JobApply:
+def migration(app: MyApp, image: str, database_uid: str) -> batch.Job:
     """Return the Job that migrates the database to ``image``."""
-    container = ContainerApply(
+    container = core.Container(
         name=CONTAINER,
         image=image,
         args=["migrate"],
@@ -127,15 +112,15 @@ def migration(app: MyApp, image: str, database_uid: str) -> JobApply:
         security_context=UNPRIVILEGED,
     )
     labels = {"app.kubernetes.io/name": "myapp-migration", "app.kubernetes.io/instance": app.metadata.name}
-    pod = PodTemplateSpecApply(metadata=TemplateMetaApply(labels=labels), spec=_pod(container, "Never"))
-    return JobApply(
-        metadata=ObjectMetaApply(
+    pod = core.PodTemplateSpec(metadata=meta.TemplateMeta(labels=labels), spec=_pod(container, "Never"))
+    return batch.Job(
+        metadata=meta.ObjectMeta(
             name=migration_key(app, image).name,
             namespace=app.metadata.namespace,
             labels=labels,
             annotations={DATABASE_UID: database_uid},
         ),
-        spec=JobSpecApply(
+        spec=batch.JobSpec(
             backoff_limit=1,
             active_deadline_seconds=app.spec.migration_deadline_seconds,
             # Replace a pod only after it has terminated.
@@ -145,9 +130,10 @@ def migration(app: MyApp, image: str, database_uid: str) -> JobApply:
     )
 
 
-def app_image(pod: PodSpec) -> str:
-    """Return the image of the application container; empty without one."""
-    return next((c.image or "" for c in pod.containers if c.name == CONTAINER), "")
+def running_release(deployment: Deployment) -> Release | None:
+    """Return the release in the pod template; None without the application container."""
+    found = (c for c in deployment.spec.template.spec.containers if c.name == CONTAINER)
+    return next((Release(image=c.image or "", config=_config_of(c)) for c in found), None)
 
 
 def has_database(pod: PodSpec) -> bool:
@@ -155,31 +141,36 @@ def has_database(pod: PodSpec) -> bool:
     return any(_has_database_url(c) for c in pod.containers if c.name == CONTAINER)
 
 
+def _config_of(container: Container) -> str:
+    names = (source.config_map_ref.name for source in container.env_from if source.config_map_ref is not None)
+    return next((name for name in names if name), "")
+
+
 def _has_database_url(container: Container) -> bool:
     return any(e.name == "DATABASE_URL" for e in container.env)
 
 
-def _metadata(app: MyApp) -> ObjectMetaApply:
-    return ObjectMetaApply(name=app.metadata.name, namespace=app.metadata.namespace, labels=selector_labels(app))
+def _metadata(app: MyApp) -> meta.ObjectMeta:
+    return meta.ObjectMeta(name=app.metadata.name, namespace=app.metadata.namespace, labels=selector_labels(app))
 
 
-def _environment(app: MyApp, with_database: bool) -> list[EnvVarApply]:
+def _environment(app: MyApp, with_database: bool) -> list[core.EnvVar]:
     # Name of the Secret that the database operator creates for applications.
-    secret_key = SecretKeySelectorApply(name=f"{app.metadata.name}-app", key="uri")
-    url = EnvVarApply(name="DATABASE_URL", value_from=EnvVarSourceApply(secret_key_ref=secret_key))
+    secret_key = core.SecretKeySelector(name=f"{app.metadata.name}-app", key="uri")
+    url = core.EnvVar(name="DATABASE_URL", value_from=core.EnvVarSource(secret_key_ref=secret_key))
     return [url] if with_database else []
 
 
-def _pod(container: ContainerApply, restart_policy: str) -> PodSpecApply:
-    return PodSpecApply(
+def _pod(container: core.Container, restart_policy: str) -> core.PodSpec:
+    return core.PodSpec(
         automount_service_account_token=False,
         enable_service_links=False,
         restart_policy=restart_policy,
-        security_context=PodSecurityContextApply(
+        security_context=core.PodSecurityContext(
             run_as_non_root=True,
             run_as_user=10001,
             run_as_group=10001,
-            seccomp_profile=SeccompProfileApply(type="RuntimeDefault"),
+            seccomp_profile=core.SeccompProfile(type="RuntimeDefault"),
         ),
         containers=[container],
     )

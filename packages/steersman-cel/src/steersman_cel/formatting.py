@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
 
-from steersman.meta.urls import go_quote
 from steersman_cel.numbers import format_go_float
 from steersman_cel.quantities import is_encoded_quantity
+from steersman_cel.urls import go_quote
 from steersman_cel.values import is_list, is_map
 
 _CLAUSE = re.compile(r"%(?:(?P<percent>%)|(?:\.(?P<precision>\d*))?(?P<verb>.)?)", re.DOTALL | re.ASCII)

@@ -16,9 +16,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
-from steersman.meta import formats
-from steersman.meta.urls import check_request_uri, parse_url
-from steersman_cel import ip_addresses, quantities, semver, strings
+from steersman_cel import formats, ip_addresses, quantities, semver, strings
 from steersman_cel.formatting import format_string, format_time, trim_fraction
 from steersman_cel.name_validation import (
     dns1035_label_error,
@@ -29,6 +27,7 @@ from steersman_cel.name_validation import (
 )
 from steersman_cel.patterns import compile_pattern
 from steersman_cel.precision import check_duration_precision, check_time_precision
+from steersman_cel.urls import check_request_uri, parse_url
 from steersman_cel.values import is_list, is_map
 
 _INT64, _UINT64 = range(-(2**63), 2**63), range(2**64)

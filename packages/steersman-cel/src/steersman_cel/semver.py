@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from steersman.meta.urls import go_quote
+from steersman_cel.urls import go_quote
 
 _UINT64 = range(2**64)
 _NUMBERS = ("major", "minor", "patch")

@@ -15,8 +15,8 @@ from steersman.api.meta_v1 import LabelSelector
 from steersman.client import Client, Discovery, connect, load_config
 from steersman.errors import NoKindMatch, NotFound
 from steersman.meta import ApiResource, ObjectKey, Unstructured, metadata_only, unstructured
-from steersman.meta.manifests import Manifest
 from steersman_cli.exit_codes import CheckFailed
+from steersman_manifests.manifest_files import Manifest
 
 T = TypeVar("T")
 

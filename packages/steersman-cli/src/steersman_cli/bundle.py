@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steersman.meta.manifests import Manifest, load_manifests
 from steersman_cli.exit_codes import report_errors
 from steersman_cli.project import Project
 from steersman_cli.project_files import sync_files
+from steersman_manifests.manifest_files import Manifest, load_manifests
 
 if TYPE_CHECKING:
     from steersman_cli.packaging.bundle import Bundle, BundleSettings

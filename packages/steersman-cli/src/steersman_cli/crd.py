@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
-from steersman.crd import BreakingChange, breaking_changes, definitions
-from steersman.crd.kinds import find_kinds
 from steersman.errors import ConfigurationError, SteersmanError
-from steersman.meta.manifests import load_manifests
+from steersman_manifests.crd import BreakingChange, breaking_changes, definitions
+from steersman_manifests.kinds import find_kinds
+from steersman_manifests.manifest_files import load_manifests
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Compare custom resource definitions.")
 """The commands below ``steersman crd``."""

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from steersman.errors import ConfigurationError
-from steersman.meta.manifests import Manifest
 from steersman_cli.exit_codes import report_errors
 from steersman_cli.packaging import PLACEHOLDER_IMAGE
 from steersman_cli.project import Project
+from steersman_manifests.manifest_files import Manifest
 
 KubeconfigOption = Annotated[
     str, typer.Option(help="Path of a kubeconfig. Defaults to $KUBECONFIG or ~/.kube/config.")

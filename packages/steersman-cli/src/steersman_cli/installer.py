@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from steersman.meta.yaml_codec import dump_yaml
 from steersman_cli.exit_codes import report_errors
 from steersman_cli.project import Project
 from steersman_cli.project_files import sync_files
+from steersman_manifests.yaml_codec import dump_yaml
 
 
 def installer(

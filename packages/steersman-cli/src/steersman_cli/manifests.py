@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from steersman.crd.kinds import KindType, find_kinds, kinds_in
 from steersman.errors import ConfigurationError
-from steersman.meta.yaml_codec import dump_yaml
 from steersman_cli.exit_codes import report_errors
 from steersman_cli.project import Project, load_manager
 from steersman_cli.project_files import read_if_exists, sync_files
+from steersman_manifests.kinds import KindType, find_kinds, kinds_in
+from steersman_manifests.yaml_codec import dump_yaml
 
 if TYPE_CHECKING:
-    from steersman.crd import ConversionWebhook
     from steersman.manager import Manager
-    from steersman.webhook import WebhookServerOptions
+    from steersman.webhook import ConversionWebhook, WebhookServerOptions
 
 YamlDocuments = list[dict[str, Any]]
 
@@ -97,7 +96,7 @@ def generate_manifests(
     Raises:
         ConfigurationError: the code of the project cannot be imported or is invalid.
     """
-    from steersman.rbac import cluster_role, leader_election_role
+    from steersman_manifests.rbac import cluster_role, leader_election_role
 
     serving = project.load_webhook_serving()
     manager = load_project_manager(project, serving)
@@ -159,7 +158,7 @@ def _conversion_webhook(
 def _crd_manifest(
     kinds: tuple[KindType, ...], version: str, descriptions: bool, conversion: ConversionWebhook | None = None
 ) -> dict[str, Any]:
-    from steersman.crd import definition
+    from steersman_manifests.crd import definition
 
     api_version: Literal["v1", "v1beta1"]
     if version == "v1":
@@ -206,7 +205,7 @@ def _cluster_role_binding(project: Project, role: str) -> dict[str, Any]:
 
 
 def _webhook_files(project: Project, manager: Manager, serving: WebhookServerOptions) -> dict[str, YamlDocuments]:
-    from steersman.rbac import webhook_certificate_role
+    from steersman_manifests.rbac import webhook_certificate_role
 
     role = webhook_certificate_role(
         f"{project.name}-webhook-certificate", serving.secret_name, namespace=project.namespace

@@ -13,7 +13,7 @@ import yaml
 
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.meta import ApiResource
-from steersman.meta.manifests import load_manifests, parse_manifests
+from steersman_manifests.manifest_files import load_manifests, parse_manifests
 
 _CRD_KIND = "CustomResourceDefinition"
 _CRD_RESOURCE = ApiResource("apiextensions.k8s.io", "v1", _CRD_KIND, "customresourcedefinitions", namespaced=False)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import yaml
 
 from steersman.errors import ConfigurationError
-from steersman.meta.manifests import Manifest, load_manifests
 from steersman_cli.packaging import OperatorManifests
+from steersman_manifests.manifest_files import Manifest, load_manifests
 
 if TYPE_CHECKING:
     from steersman.client import HttpRequest
@@ -124,6 +124,16 @@ class Project:
         bases = self.root / "config" / "crd" / "bases"
         found = load_manifests(bases, ("CustomResourceDefinition",)) if bases.is_dir() else []
         return [m for m in found if m["apiVersion"] == "apiextensions.k8s.io/v1"]
+
+    def webhook_manifests(self) -> list[Manifest]:
+        """Return the webhook configurations in config/webhook.
+
+        Raises:
+            ConfigurationError: the file cannot be read.
+        """
+        file = self.root / "config" / "webhook" / "manifests.yaml"
+        kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+        return load_manifests(file, kinds) if file.is_file() else []
 
     # The code
 

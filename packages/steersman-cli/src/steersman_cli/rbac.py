@@ -11,13 +11,13 @@ import typer
 
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.meta import ApiResource, ObjectKey
-from steersman.meta.manifests import load_manifests
 from steersman_cli.manifests import load_project_manager
 from steersman_cli.project import Project, load_manager
+from steersman_manifests.manifest_files import load_manifests
 
 if TYPE_CHECKING:
     from steersman.manager import Manager
-    from steersman.rbac import ResourceAccess
+    from steersman_manifests.rbac import ResourceAccess
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check RBAC roles.")
 """The commands below ``steersman rbac``."""
@@ -67,7 +67,7 @@ def check(
 
     Example: steersman rbac check cluster:shop --recorded .steersman/rbac.json -o json
     """
-    from steersman.rbac import compare_role
+    from steersman_manifests.rbac import compare_role
 
     try:
         required = _required_access(setup, webhooks, recorded)
@@ -88,7 +88,7 @@ def check(
 
 
 def _required_access(setup: str | None, webhooks: str | None, recorded: Path | None) -> set[ResourceAccess]:
-    from steersman.rbac import ResourceAccess, resource_accesses
+    from steersman_manifests.rbac import ResourceAccess, resource_accesses
 
     if webhooks is not None and setup is None:
         raise ConfigurationError("--webhooks requires --declared")

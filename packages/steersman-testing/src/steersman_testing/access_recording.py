@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from steersman.rbac import ResourceAccess
+from steersman_manifests.rbac import ResourceAccess
 from steersman_testing.apiserver.access.authorization import AuthorizationAttributes, Authorizer, RequestUser
 
 _HTTP_CREATED = 201

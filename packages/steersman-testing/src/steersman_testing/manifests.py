@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from steersman.client.encode import with_type_meta
-from steersman.crd import definitions
 from steersman.errors import ConfigurationError
 from steersman.meta import ApplyConfiguration, Object
-from steersman.meta.manifests import Manifest, load_manifests
+from steersman_manifests.crd import definitions
+from steersman_manifests.manifest_files import Manifest, load_manifests
 
 ManifestSource: TypeAlias = (
     type[Object] | Mapping[str, Any] | Object | ApplyConfiguration[Any] | str | os.PathLike[str]

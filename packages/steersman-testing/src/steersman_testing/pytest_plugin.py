@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 if TYPE_CHECKING:
-    from steersman.meta.manifests import Manifest
-    from steersman.rbac import ResourceAccess
+    from steersman_manifests.manifest_files import Manifest
+    from steersman_manifests.rbac import ResourceAccess
     from steersman_testing import InMemoryApiServer
     from steersman_testing.envtest import Envtest
     from steersman_testing.manifests import ManifestSource
@@ -209,7 +209,7 @@ def _load_option(config: pytest.Config, option: str, kinds: tuple[str, ...]) -> 
         if _is_manifest_path(entry, path):
             found.append(path)
         else:
-            from steersman.crd.kinds import find_kinds
+            from steersman_manifests.kinds import find_kinds
 
             found += find_kinds(entry)
     return collect_manifests(found, kinds)

@@ -19,13 +19,13 @@ from framework_support.loopback_server import running_server
 from framework_support.widget import Widget, WidgetSpec
 from steersman.api.admissionregistration_v1 import ValidatingWebhookConfiguration
 from steersman.api.apiextensions_v1 import CustomResourceDefinition
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap, Namespace
 from steersman.api.rbac_v1 import ClusterRole, ClusterRoleBinding, RoleBinding
 from steersman.client import Client
-from steersman.crd import definition
 from steersman.errors import BadRequest, ConfigurationError, Forbidden, Invalid, NotFound, SteersmanError
-from steersman.meta import ApiResource, FrozenDict, ObjectKey, ObjectMeta, ObjectMetaApply, unstructured
+from steersman.meta import ApiResource, FrozenDict, ObjectKey, ObjectMeta, unstructured
+from steersman_manifests.crd import definition
 from steersman_testing.envtest import Envtest
 
 pytestmark = pytest.mark.xdist_group("envtest-installation")
@@ -132,7 +132,7 @@ async def test_namespace_is_unique_and_deleted_with_content(envtest: Envtest) ->
 async def test_namespace_deleted_by_test_is_not_an_error(envtest: Envtest) -> None:
     async with envtest.client() as client:
         with envtest.namespace() as name:
-            await client.apply(ConfigMapApply(metadata=ObjectMetaApply(name="a", namespace=name)))
+            await client.apply(core.ConfigMap(metadata=meta.ObjectMeta(name="a", namespace=name)))
             await client.delete(Namespace, ObjectKey("", name))
         with pytest.raises(NotFound):
             await client.get(Namespace, ObjectKey("", name))

@@ -12,7 +12,7 @@ from steersman.client import Client, connect, load_config
 from steersman.controller import Permission
 from steersman.errors import ConfigurationError, Forbidden
 from steersman.meta import ObjectKey, ObjectMeta
-from steersman.rbac import cluster_role, policy_rules
+from steersman_manifests.rbac import cluster_role, policy_rules
 from steersman_testing.envtest import AuthenticatedUser, Envtest
 
 RBAC = "rbac.authorization.k8s.io/v1"

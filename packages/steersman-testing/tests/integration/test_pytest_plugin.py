@@ -120,11 +120,10 @@ REQUESTED = """
 RECORDED = """
     import pytest
     from steersman import ObjectKey, ObjectMeta, SyncClient
-    from steersman.api.apply.core_v1 import SecretApply
+    from steersman.api.apply import core, meta
     from steersman.api.coordination_v1 import Lease
     from steersman.api.core_v1 import Secret
     from steersman.errors import Forbidden
-    from steersman.meta import ObjectMetaApply
 
     RULE = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "patch"]}
 
@@ -132,7 +131,7 @@ RECORDED = """
         operator = envtest.user("operator", rules=[RULE])
         with SyncClient(operator.config) as client:
             client.create(Secret(metadata=ObjectMeta(name="a", namespace=envtest_namespace)))
-            client.apply(SecretApply(metadata=ObjectMetaApply(name="b", namespace=envtest_namespace)))
+            client.apply(core.Secret(metadata=meta.ObjectMeta(name="b", namespace=envtest_namespace)))
             with pytest.raises(Forbidden):
                 client.list(Lease)
         with SyncClient(envtest.config) as client:

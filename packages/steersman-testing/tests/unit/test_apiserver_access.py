@@ -12,7 +12,7 @@ from steersman.client import Client
 from steersman.controller import Permission
 from steersman.errors import ApiError, Forbidden
 from steersman.meta import ObjectKey, ObjectMeta
-from steersman.rbac import cluster_role, leader_election_role
+from steersman_manifests.rbac import cluster_role, leader_election_role
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 BOT = "system:serviceaccount:default:bot"

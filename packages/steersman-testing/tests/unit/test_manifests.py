@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from framework_support.widget import Widget
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
-from steersman.crd import definition
 from steersman.errors import ConfigurationError
-from steersman.meta import ObjectMeta, ObjectMetaApply
+from steersman.meta import ObjectMeta
+from steersman_manifests.crd import definition
 from steersman_testing.manifests import ManifestSource, collect_manifests
 
 CONFIG_MAP: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
@@ -44,7 +44,7 @@ def names(*sources: ManifestSource) -> list[str]:
     [
         CONFIG_MAP,
         ConfigMap(metadata=ObjectMeta(name="a")),
-        ConfigMapApply(metadata=ObjectMetaApply(name="a")),
+        core.ConfigMap(metadata=meta.ObjectMeta(name="a")),
     ],
 )
 def test_manifests_from_accepts_each_source(source: ManifestSource) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from steersman.crd import definition
+from steersman_manifests.crd import definition
 
 pytest_plugins = ["pytester"]
 

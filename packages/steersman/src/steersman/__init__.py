@@ -5,9 +5,9 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
     import asyncio
     from typing import Annotated
 
-    from steersman import Field, Manager, Reconciler, Request, Resource, Result, Spec, Status
-    from steersman import ObjectMetaApply, connect, load_config, resource
-    from steersman.api.apply.core_v1 import ConfigMapApply
+    from steersman import Field, Manager, Request, RequestReconciler, Resource, Result, Spec, Status
+    from steersman.api.apply import core, meta
+    from steersman import connect, load_config, resource
     from steersman.api.core_v1 import ConfigMap
 
     class GreetingSpec(Spec):
@@ -18,11 +18,11 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
     class Greeting(Resource[GreetingSpec, Status]):
         """A greeting, stored in a ConfigMap."""
 
-    class Greeter(Reconciler[Greeting]):
+    class Greeter(RequestReconciler[Greeting]):
         async def reconcile(self, request: Request) -> Result:
             greeting = await self.client.get(Greeting, request)  # NotFound ends it
-            metadata = ObjectMetaApply(name=request.name, namespace=request.namespace)
-            words = ConfigMapApply(metadata=metadata, data={"words": f"Hello {greeting.spec.name}"})
+            metadata = meta.ObjectMeta(name=request.name, namespace=request.namespace)
+            words = core.ConfigMap(metadata=metadata, data={"words": f"Hello {greeting.spec.name}"})
             await self.client.apply(words, owner=greeting)
             return Result()
 
@@ -56,9 +56,9 @@ server-side apply and reports to users by status, conditions and Events.
 the API server, and later reads of the cache contain them. Scripts use a Client or a SyncClient without a cache. See
 ``steersman.cache`` and ``steersman.client``.
 
-**Kinds.** A custom resource is a Python class with a spec and a status. The CustomResourceDefinition, its schema and
-the RBAC rules follow from classes and controllers. ``steersman.api`` has the built-in kinds, ``steersman.meta`` the
-base classes and ``steersman.crd`` the schema generator.
+**Kinds.** A custom resource is a Python class with a spec and a status. ``steersman.api`` has the built-in kinds and
+``steersman.meta`` the base classes. ``steersman_manifests`` generates CustomResourceDefinitions and RBAC roles from
+classes and controllers.
 
 **Webhooks.** Webhooks default, validate and convert objects. ``steersman.webhook`` serves them and rotates their
 certificates.
@@ -93,9 +93,9 @@ if TYPE_CHECKING:
         Channel,
         EventRecorder,
         ReconcileOutcome,
-        Reconciler,
         ReconcilerContext,
         Request,
+        RequestReconciler,
         Result,
         Ticker,
         add_finalizer,
@@ -116,7 +116,6 @@ if TYPE_CHECKING:
         Object,
         ObjectKey,
         ObjectMeta,
-        ObjectMetaApply,
         PrinterColumn,
         Quantity,
         Resource,
@@ -149,14 +148,13 @@ __all__ = [
     "Object",
     "ObjectKey",
     "ObjectMeta",
-    "ObjectMetaApply",
     "PrinterColumn",
     "Quantity",
     "RateLimit",
     "ReconcileOutcome",
-    "Reconciler",
     "ReconcilerContext",
     "Request",
+    "RequestReconciler",
     "Resource",
     "Result",
     "RetryPolicy",

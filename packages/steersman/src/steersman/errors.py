@@ -11,7 +11,7 @@
     │   └── NotOwned              it has no controller
     ├── LeadershipLost            another replica may be the leader: writes are rejected and the process ends
     ├── TerminalError             raised by a reconciler: do not retry until the object changes
-    ├── SchemaError               a type has no structural schema (defined in ``steersman.crd``)
+    ├── SchemaError               a type has no structural schema (defined in ``steersman_manifests.crd``)
     ├── QueueShutDown             the queue is shut down (defined in ``steersman.controller``)
     ├── Denied                    raised by a webhook handler to reject a request (defined in ``steersman.webhook``)
     ├── ConversionFailed          an object cannot be converted to another version (defined in ``steersman.webhook``)

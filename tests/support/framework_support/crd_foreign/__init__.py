@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from devcluster import layout, lock
-from steersman.meta.yaml_codec import load_yaml_documents
+from steersman_manifests.yaml_codec import load_yaml_documents
 
 _MODULE = Path(__file__).parent / "go"
 _OPTIONS = "crd:allowDangerousTypes=true"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from steersman import Condition, FrozenDict, Manager, ObjectMeta, Reconciler, Request, Result, set_condition
+from steersman import Condition, FrozenDict, Manager, ObjectMeta, Request, RequestReconciler, Result, set_condition
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ObjectReference
 from steersman.errors import AlreadyExists, NotFound
@@ -46,7 +46,7 @@ class OwnedJobs:
         return max((t for t in times if t is not None), default=None)
 
 
-class CronJobReconciler(Reconciler[CronJob]):
+class CronJobReconciler(RequestReconciler[CronJob]):
     """Makes the cluster match the spec of each CronJob."""
 
     async def reconcile(self, request: Request) -> Result:

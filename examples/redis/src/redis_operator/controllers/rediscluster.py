@@ -10,9 +10,9 @@ from steersman import (
     Manager,
     ObjectKey,
     ReconcileOutcome,
-    Reconciler,
     ReconcilerContext,
     Request,
+    RequestReconciler,
     Result,
     SteersmanError,
     generation_changed,
@@ -62,7 +62,7 @@ class StepResult(Result):
     members: Sequence[Member]
 
 
-class RedisClusterReconciler(Reconciler[RedisCluster]):
+class RedisClusterReconciler(RequestReconciler[RedisCluster]):
     """Reconciles one RedisCluster, one step at a time. It keeps no state between reconciles.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core
 
 from redis_operator.api.v1.rediscluster import RedisCluster
 from redis_operator.resources.names import PORT, ObjectNames, object_metadata
@@ -39,8 +39,8 @@ def redis_conf(cluster: RedisCluster) -> str:
 _EMPTY_VALUE = '""'
 
 
-def config_map(cluster: RedisCluster) -> ConfigMapApply:
+def config_map(cluster: RedisCluster) -> core.ConfigMap:
     """Return an immutable ConfigMap whose name contains the digest of its content."""
     content = redis_conf(cluster)
     key = ObjectNames(cluster.key).config_map(hashlib.sha256(content.encode()).hexdigest()[:8])
-    return ConfigMapApply(metadata=object_metadata(cluster, key), data={"redis.conf": content}, immutable=True)
+    return core.ConfigMap(metadata=object_metadata(cluster, key), data={"redis.conf": content}, immutable=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steersman import Object, ObjectKey, ObjectMetaApply
+from steersman import Object, ObjectKey
+from steersman.api.apply import meta
 
 from redis_operator.api.v1.rediscluster import RedisCluster
 
@@ -61,9 +62,9 @@ def selector_labels(cluster: RedisCluster) -> dict[str, str]:
     }
 
 
-def object_metadata(cluster: RedisCluster, key: ObjectKey) -> ObjectMetaApply:
+def object_metadata(cluster: RedisCluster, key: ObjectKey) -> meta.ObjectMeta:
     """Return the metadata of an object of the cluster."""
-    return ObjectMetaApply(name=key.name, namespace=key.namespace, labels=selector_labels(cluster))
+    return meta.ObjectMeta(name=key.name, namespace=key.namespace, labels=selector_labels(cluster))
 
 
 def owning_cluster(obj: Object) -> list[ObjectKey]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.apply import core
 
 from redis_operator.api.v1.rediscluster import RedisCluster
 from redis_operator.resources.names import ObjectNames, object_metadata
@@ -18,8 +18,8 @@ def generate_password() -> str:
     return secrets.token_urlsafe(24)
 
 
-def password_secret(cluster: RedisCluster, password: str) -> SecretApply:
+def password_secret(cluster: RedisCluster, password: str) -> core.Secret:
     """Return the Secret: ``password`` for clients and probes, ``auth.conf`` for redis.conf."""
     conf = f"requirepass {password}\nmasterauth {password}\n"
     data = {"password": password.encode(), "auth.conf": conf.encode()}
-    return SecretApply(metadata=object_metadata(cluster, ObjectNames(cluster.key).secret), type="Opaque", data=data)
+    return core.Secret(metadata=object_metadata(cluster, ObjectNames(cluster.key).secret), type="Opaque", data=data)

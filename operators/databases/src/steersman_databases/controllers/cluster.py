@@ -10,7 +10,14 @@ from functools import partial
 import msgspec
 
 from steersman.api.core_v1 import Pod
-from steersman.controller import ReconcileOutcome, Reconciler, ReconcilerContext, Request, Result, add_finalizer
+from steersman.controller import (
+    ReconcileOutcome,
+    ReconcilerContext,
+    Request,
+    RequestReconciler,
+    Result,
+    add_finalizer,
+)
 from steersman.errors import ApiError
 from steersman.meta import ObjectKey
 from steersman_databases.api import Cluster, ClusterStatus
@@ -67,7 +74,7 @@ _BUSY_SECONDS = 2.0
 _LASTING = frozenset({"DiskFull", "Hibernated", "Fenced", "SwitchoverRefused"})
 
 
-class ClusterReconciler(Reconciler[C]):
+class ClusterReconciler(RequestReconciler[C]):
     """Keeps the instances of each cluster of one kind.
 
     Args:

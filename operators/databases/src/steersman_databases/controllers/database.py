@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from steersman.controller import ReconcileOutcome as Ending
-from steersman.controller import Reconciler, ReconcilerContext, Request, Result, add_finalizer, remove_finalizer
+from steersman.controller import (
+    ReconcilerContext,
+    Request,
+    RequestReconciler,
+    Result,
+    add_finalizer,
+    remove_finalizer,
+)
 from steersman.errors import ApiError
 from steersman_databases.api import Database
 from steersman_databases.api.group import PAUSED, is_paused
 from steersman_databases.controllers.annotations import Annotations
+from steersman_databases.controllers.backoff import BackOff
 from steersman_databases.controllers.failures import REASONS, Failures, is_of_its_end, is_refusal
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import Blocked, Outcome, is_news, jittered, status_of
@@ -21,7 +29,7 @@ from steersman_databases.resources import Names
 FINALIZER = "databases.steersman.dev/data"
 
 
-class DatabaseReconciler(Reconciler[Database]):
+class DatabaseReconciler(RequestReconciler[Database]):
     """Keeps one database and its owner per ``Database``, and the cluster that they are on where it makes one.
 
     Args:
@@ -38,12 +46,14 @@ class DatabaseReconciler(Reconciler[Database]):
         self._mark = ClusterMark(self.client)
         self._failures = Failures(self.runtime.clock)
         self._annotations = Annotations(self.events)
+        self._backoff = BackOff()
 
     async def reconcile(self, request: Request) -> Result:
         database = await self.client.get_or_none(Database, request)
         if database is None:
             self._surveys.forget(Database.api_resource.kind, request)
             self._annotations.forget(request)
+            self._backoff.forget(request)
             return Result()
         self._annotations.look(database)
         engine = self._contents(database.engine)
@@ -64,11 +74,11 @@ class DatabaseReconciler(Reconciler[Database]):
             await self._report(database, outcome, _own_endpoint(database, engine), engine)
             if not is_refusal(error):
                 raise
-            return self._again(outcome)
+            return self._again(request, outcome)
         if outcome is None:
             return Result()
         await self._report(database, outcome, endpoint, engine)
-        return self._again(outcome)
+        return self._again(request, outcome)
 
     async def update_status(self, request: Request, outcome: Ending) -> None:
         """Keeps in mind how a reconcile ended; what is to be told of that, the next one tells."""
@@ -105,9 +115,12 @@ class DatabaseReconciler(Reconciler[Database]):
             emit = self.events.warning if alarming else self.events.normal
             emit(database, outcome.reason, outcome.message)
 
-    def _again(self, outcome: Outcome) -> Result:
-        if outcome.backs_off or outcome.retry_after is None:
-            return Result(requeue=outcome.backs_off)
+    def _again(self, request: Request, outcome: Outcome) -> Result:
+        if outcome.backs_off:
+            return Result(requeue_after=self._backoff.next_delay(request))
+        self._backoff.forget(request)
+        if outcome.retry_after is None:
+            return Result()
         return Result(requeue_after=jittered(outcome.retry_after, self.runtime.random))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from steersman.api.apply.batch_v1 import JobApply
+from steersman.api.apply import batch
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import Pod
 from steersman.client import MergePatch
@@ -272,7 +272,7 @@ class Upgrades:
             return False
         return is_made_otherwise(job, self._job(number, self.due))
 
-    def _job(self, number: int, due: Due) -> JobApply:
+    def _job(self, number: int, due: Due) -> batch.Job:
         parts = self.engine.pod(self.charge.view, number, fenced=True)
         return upgrade_job(self.charge.view, number, due, parts)
 

@@ -10,9 +10,9 @@ from steersman.api.core_v1 import Secret
 from steersman.cache import InformerEvent
 from steersman.controller import (
     ReconcileOutcome,
-    Reconciler,
     ReconcilerContext,
     Request,
+    RequestReconciler,
     Result,
     add_finalizer,
     remove_finalizer,
@@ -26,6 +26,7 @@ from steersman_databases.clusters.desires import claim_of, named_besides, user_o
 from steersman_databases.clusters.schedule import Wanted
 from steersman_databases.clusters.tenancy import is_guest
 from steersman_databases.controllers.annotations import Annotations
+from steersman_databases.controllers.backoff import BackOff
 from steersman_databases.controllers.failures import Failures, is_of_its_end, is_refusal
 from steersman_databases.controllers.logins import Failed, Provisioned, UserLogin, all_done, belongs_to, secret_key
 from steersman_databases.controllers.lookup import find
@@ -70,7 +71,7 @@ class TargetFilter:
         return self._target is None or user.metadata.labels.get(TARGET_LABEL, "").lower() == self._target
 
 
-class UserReconciler(Reconciler[DatabaseUser]):
+class UserReconciler(RequestReconciler[DatabaseUser]):
     """Keeps one user on one server, with all that it may do.
 
     Args:
@@ -91,12 +92,14 @@ class UserReconciler(Reconciler[DatabaseUser]):
         self._rivals = Rivals(self.client, self._servers, surveys, self._mark)
         self._failures = Failures(self.runtime.clock)
         self._annotations = Annotations(self.events)
+        self._backoff = BackOff()
 
     async def reconcile(self, request: Request) -> Result:
         user = await self.client.get_or_none(DatabaseUser, request)
         if user is None or not self._targeted.takes(user):
             self._surveys.forget(KIND, request)
             self._annotations.forget(request)
+            self._backoff.forget(request)
             return Result()
         self._annotations.look(user)
         deleted = user.metadata.deletion_timestamp is not None
@@ -155,6 +158,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
         )
         ready = UserCondition(type="Ready", status="True", reason="ProvisionSucceeded", message=SUCCEEDED)
         await self._report(user, status, ready)
+        self._backoff.forget(user.key)
         if done.wakes is None:
             return Result()
         return Result(requeue_after=max((done.wakes - self.runtime.clock.now()).total_seconds(), 0.0) + 0.001)
@@ -310,7 +314,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
         if (done := failed.done) is not None:
             status = replace(status, secret_name=done.secret, last_rotation_time=done.rotated)
         await self._report(user, status, ready)
-        return Result(requeue=True) if failed.retry is None else Result(requeue_after=failed.retry)
+        return Result(requeue_after=failed.retry or self._backoff.next_delay(user.key))
 
     async def _report(self, user: DatabaseUser, status: DatabaseUserStatus, ready: UserCondition | None) -> None:
         """Writes ``status`` with the condition ``ready``; None leaves the former and says that the user is paused."""

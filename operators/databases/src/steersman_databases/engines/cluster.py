@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from steersman.api.apply.core_v1 import ContainerApply, VolumeApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import (
     Affinity,
     LocalObjectReference,
@@ -194,7 +194,7 @@ class Configurer:
     ends with one of ``refused`` where the server refused the SQL; other failures may be tried again as it is.
     """
 
-    container: ContainerApply
+    container: core.Container
     paths: Mapping[SqlSource, str]
     marker: SecuredObject
     refused: Sequence[int]
@@ -210,8 +210,8 @@ class PodParts:
     ``volumes``. ``labels`` and ``annotations`` are the pod's beside those that all our objects bear.
     """
 
-    server: ContainerApply
-    volumes: Sequence[VolumeApply] = ()
+    server: core.Container
+    volumes: Sequence[core.Volume] = ()
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     grace_seconds: int = 120

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from steersman.api.apply.core_v1 import (
-    ContainerApply,
-    EnvVarApply,
-    EnvVarSourceApply,
-    SecretKeySelectorApply,
-    VolumeMountApply,
-)
+from steersman.api.apply import core
 
 from .cluster import ClusterView, SqlSource
 
@@ -33,25 +27,25 @@ def host(cluster: ClusterView) -> str:
 
 def container(
     cluster: ClusterView, client: str, command: Sequence[str], environment: Mapping[str, str], *, variable: str
-) -> ContainerApply:
+) -> core.Container:
     """The client as the owner of the first database, in `FILES`.
 
     Args:
         client: the container's name.
         variable: in which the client finds the owner's password.
     """
-    secret = SecretKeySelectorApply(name=cluster.names.application_secret.name, key="password")
-    return ContainerApply(
+    secret = core.SecretKeySelector(name=cluster.names.application_secret.name, key="password")
+    return core.Container(
         name=client,
         command=[_literal(word) for word in command],
         working_dir=FILES,
         env=[
-            *(EnvVarApply(name=name, value=_literal(value)) for name, value in environment.items()),
-            EnvVarApply(name=variable, value_from=EnvVarSourceApply(secret_key_ref=secret)),
+            *(core.EnvVar(name=name, value=_literal(value)) for name, value in environment.items()),
+            core.EnvVar(name=variable, value_from=core.EnvVarSource(secret_key_ref=secret)),
         ],
         volume_mounts=[
-            VolumeMountApply(name="sql", mount_path=FILES, read_only=True),
-            VolumeMountApply(name="application", mount_path=AUTHORITY, read_only=True),
+            core.VolumeMount(name="sql", mount_path=FILES, read_only=True),
+            core.VolumeMount(name="application", mount_path=AUTHORITY, read_only=True),
         ],
     )
 

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
-from steersman.api.apply.core_v1 import (
-    ContainerPortApply,
-    EmptyDirVolumeSourceApply,
-    EnvVarApply,
-    EnvVarSourceApply,
-    ObjectFieldSelectorApply,
-    SecretVolumeSourceApply,
-    VolumeApply,
-    VolumeMountApply,
-)
+from steersman.api.apply import core
 
 from .cluster import ClusterView
 
@@ -33,9 +24,9 @@ class ServerContainer(TypedDict):
     name: str
     image: str
     image_pull_policy: str
-    env: Sequence[EnvVarApply]
-    ports: Sequence[ContainerPortApply]
-    volume_mounts: Sequence[VolumeMountApply]
+    env: Sequence[core.EnvVar]
+    ports: Sequence[core.ContainerPort]
+    volume_mounts: Sequence[core.VolumeMount]
 
 
 def server_container(
@@ -57,30 +48,30 @@ def server_container(
         "image": cluster.image,
         "image_pull_policy": cluster.pods.image_pull_policy,
         "env": [
-            EnvVarApply(
+            core.EnvVar(
                 name=name,
-                value_from=EnvVarSourceApply(field_ref=ObjectFieldSelectorApply(field_path=path)),
+                value_from=core.EnvVarSource(field_ref=core.ObjectFieldSelector(field_path=path)),
             )
             for name, path in {**_FIELDS, **(fields or {})}.items()
         ],
-        "ports": [ContainerPortApply(name=name, container_port=port, protocol="TCP") for name, port in ports.items()],
+        "ports": [core.ContainerPort(name=name, container_port=port, protocol="TCP") for name, port in ports.items()],
         "volume_mounts": [
-            VolumeMountApply(name=name, mount_path=path, read_only=True)
+            core.VolumeMount(name=name, mount_path=path, read_only=True)
             if path.startswith("/etc/")
-            else VolumeMountApply(name=name, mount_path=path)
+            else core.VolumeMount(name=name, mount_path=path)
             for name, path in mounts.items()
         ],
     }
 
 
-def server_volumes(cluster: ClusterView) -> Sequence[VolumeApply]:
+def server_volumes(cluster: ClusterView) -> Sequence[core.Volume]:
     """What is lost with the pod, and the certificates of the server and of its members to each other."""
     names = cluster.names
     return [
-        VolumeApply(name="tmp", empty_dir=EmptyDirVolumeSourceApply(size_limit="1Gi")),
+        core.Volume(name="tmp", empty_dir=core.EmptyDirVolumeSource(size_limit="1Gi")),
         # Group-readable: a server takes a key that is root's and readable by its own group.
         *(
-            VolumeApply(name=name, secret=SecretVolumeSourceApply(secret_name=key.name, default_mode=0o440))
+            core.Volume(name=name, secret=core.SecretVolumeSource(secret_name=key.name, default_mode=0o440))
             for name, key in (("tls", names.server_certificate), ("peer", names.peer_certificate))
         ),
     ]

@@ -10,21 +10,20 @@ from typing import TypeVar
 
 from msgspec import UNSET, UnsetType
 
-from steersman.api.apply.core_v1 import ServiceAccountApply
-from steersman.api.apply.rbac_v1 import PolicyRuleApply, RoleApply, RoleBindingApply, RoleRefApply, SubjectApply
+from steersman.api.apply import core, meta, rbac
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.controller import Builder
-from steersman.meta import Object, ObjectKey, ObjectMetaApply
+from steersman.meta import Object, ObjectKey
 from steersman_databases.engines.cluster import Rights
 from steersman_databases.engines.cluster_names import ClusterNames
 
 T = TypeVar("T", bound=Object)
 
 
-def service_account(names: ClusterNames, labels: Mapping[str, str]) -> ServiceAccountApply:
+def service_account(names: ClusterNames, labels: Mapping[str, str]) -> core.ServiceAccount:
     """Who the servers are. Its token is mounted only where a pod asks for it."""
-    return ServiceAccountApply(metadata=_metadata(names, labels), automount_service_account_token=False)
+    return core.ServiceAccount(metadata=_metadata(names, labels), automount_service_account_token=False)
 
 
 def role(
@@ -35,7 +34,7 @@ def role(
     store: Collection[ObjectKey],
     instances: Iterable[int],
     writable: Iterable[str],
-) -> RoleApply:
+) -> rbac.Role:
     """What they may do.
 
     Args:
@@ -45,7 +44,7 @@ def role(
         writable: the Services whose one endpoint the primary writes, ``<cluster>-rw`` among them.
     """
     slices = [key for service in writable for key in names.slices(service)]
-    return RoleApply(
+    return rbac.Role(
         metadata=_metadata(names, labels),
         rules=[
             *_named("", "configmaps", rights.store, store),
@@ -57,13 +56,13 @@ def role(
     )
 
 
-def role_binding(names: ClusterNames, labels: Mapping[str, str]) -> RoleBindingApply:
+def role_binding(names: ClusterNames, labels: Mapping[str, str]) -> rbac.RoleBinding:
     """Gives the one to the other."""
     account = names.account
-    return RoleBindingApply(
+    return rbac.RoleBinding(
         metadata=_metadata(names, labels),
-        role_ref=RoleRefApply(api_group="rbac.authorization.k8s.io", kind="Role", name=account.name),
-        subjects=[SubjectApply(kind="ServiceAccount", name=account.name, namespace=account.namespace)],
+        role_ref=rbac.RoleRef(api_group="rbac.authorization.k8s.io", kind="Role", name=account.name),
+        subjects=[rbac.Subject(kind="ServiceAccount", name=account.name, namespace=account.namespace)],
     )
 
 
@@ -74,20 +73,20 @@ def permit(builder: Builder[T]) -> Builder[T]:
     return builder.needs(EndpointSlice, "get", "patch")
 
 
-def _named(group: str, resource: str, verbs: Iterable[str], keys: Collection[ObjectKey]) -> list[PolicyRuleApply]:
+def _named(group: str, resource: str, verbs: Iterable[str], keys: Collection[ObjectKey]) -> list[rbac.PolicyRule]:
     # A rule without names is one for all of them.
     return [_rule(group, resource, verbs, sorted(key.name for key in keys))] if keys else []
 
 
-def _every(resource: str, verbs: Collection[str]) -> list[PolicyRuleApply]:
+def _every(resource: str, verbs: Collection[str]) -> list[rbac.PolicyRule]:
     # A rule without verbs is none.
     return [_rule("", resource, verbs)] if verbs else []
 
 
-def _rule(group: str, resource: str, verbs: Iterable[str], names: list[str] | UnsetType = UNSET) -> PolicyRuleApply:
-    return PolicyRuleApply(api_groups=[group], resources=[resource], verbs=list(verbs), resource_names=names)
+def _rule(group: str, resource: str, verbs: Iterable[str], names: list[str] | UnsetType = UNSET) -> rbac.PolicyRule:
+    return rbac.PolicyRule(api_groups=[group], resources=[resource], verbs=list(verbs), resource_names=names)
 
 
-def _metadata(names: ClusterNames, labels: Mapping[str, str]) -> ObjectMetaApply:
+def _metadata(names: ClusterNames, labels: Mapping[str, str]) -> meta.ObjectMeta:
     account = names.account
-    return ObjectMetaApply(name=account.name, namespace=account.namespace, labels=labels)
+    return meta.ObjectMeta(name=account.name, namespace=account.namespace, labels=labels)

@@ -6,12 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import UNSET
 
-from steersman.api.apply.core_v1 import (
-    PersistentVolumeClaimApply,
-    PersistentVolumeClaimSpecApply,
-    VolumeResourceRequirementsApply,
-)
-from steersman.meta import ObjectKey, ObjectMetaApply, Quantity
+from steersman.api.apply import core, meta
+from steersman.meta import ObjectKey, Quantity
 from steersman_databases.clusters.observed import MAJOR_LABEL
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.resources.labels import instance_labels
@@ -20,13 +16,13 @@ ENGINE_LABEL = "databases.steersman.dev/engine"
 """Says which engine's data is on a volume, so that retained data is never given to another engine."""
 
 
-def data_claim(cluster: ClusterView, number: int, size: Quantity | None = None) -> PersistentVolumeClaimApply:
+def data_claim(cluster: ClusterView, number: int, size: Quantity | None = None) -> core.PersistentVolumeClaim:
     """The claim of an instance's data, of ``size`` where it should not be as declared."""
     key, wanted = cluster.names.data_claim(number), size or cluster.storage_size
     return _claim(key, _labels(cluster, number), wanted, cluster.storage_class)
 
 
-def wal_claim(cluster: ClusterView, number: int, size: Quantity | None = None) -> PersistentVolumeClaimApply:
+def wal_claim(cluster: ClusterView, number: int, size: Quantity | None = None) -> core.PersistentVolumeClaim:
     """The claim of its write-ahead log; only for a cluster that has a ``wal_size``."""
     wanted = size or cluster.wal_size
     assert wanted is not None
@@ -39,12 +35,12 @@ def _labels(cluster: ClusterView, number: int) -> Mapping[str, str]:
 
 def _claim(
     key: ObjectKey, labels: Mapping[str, str], size: Quantity, storage_class: str | None
-) -> PersistentVolumeClaimApply:
-    return PersistentVolumeClaimApply(
-        metadata=ObjectMetaApply(name=key.name, namespace=key.namespace, labels=labels),
-        spec=PersistentVolumeClaimSpecApply(
+) -> core.PersistentVolumeClaim:
+    return core.PersistentVolumeClaim(
+        metadata=meta.ObjectMeta(name=key.name, namespace=key.namespace, labels=labels),
+        spec=core.PersistentVolumeClaimSpec(
             access_modes=["ReadWriteOnce"],
             storage_class_name=UNSET if storage_class is None else storage_class,
-            resources=VolumeResourceRequirementsApply(requests={"storage": str(size)}),
+            resources=core.VolumeResourceRequirements(requests={"storage": str(size)}),
         ),
     )

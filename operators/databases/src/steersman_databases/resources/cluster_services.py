@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
-from steersman.api.apply.core_v1 import ServiceApply, ServicePortApply, ServiceSpecApply
-from steersman.api.apply.discovery_v1 import EndpointPortApply, EndpointSliceApply
-from steersman.meta import ObjectKey, ObjectMetaApply
+from steersman.api.apply import core, discovery, meta
+from steersman.meta import ObjectKey
 from steersman_databases.api.cluster_parts import AdditionalService, Services, ServiceTemplate
 from steersman_databases.clusters.keyring import pooler_services
 from steersman_databases.engines.cluster import ClusterView
@@ -59,14 +58,14 @@ def _beside(cluster: ObjectKey, service: AdditionalService) -> ObjectKey:
     return ObjectKey(cluster.namespace, service.name)
 
 
-def cluster_service(cluster: ClusterView, plan: ServicePlan, port: int) -> ServiceApply:
+def cluster_service(cluster: ClusterView, plan: ServicePlan, port: int) -> core.Service:
     """Where clients connect."""
     template = plan.template
-    spec = ServiceSpecApply(
+    spec = core.ServiceSpec(
         type=template.type,
         selector=_selector(cluster, plan.role),
         ports=[
-            ServicePortApply(
+            core.ServicePort(
                 name=cluster.engine,
                 port=port,
                 target_port=port,
@@ -80,8 +79,8 @@ def cluster_service(cluster: ClusterView, plan: ServicePlan, port: int) -> Servi
         ip_family_policy=template.ip_family_policy or UNSET,
         ip_families=template.ip_families or UNSET,
     )
-    return ServiceApply(
-        metadata=ObjectMetaApply(
+    return core.Service(
+        metadata=meta.ObjectMeta(
             name=plan.key.name,
             namespace=plan.key.namespace,
             labels={**template.labels, **cluster_labels(cluster)},
@@ -91,26 +90,26 @@ def cluster_service(cluster: ClusterView, plan: ServicePlan, port: int) -> Servi
     )
 
 
-def cluster_headless_service(cluster: ClusterView, port: int) -> ServiceApply:
+def cluster_headless_service(cluster: ClusterView, port: int) -> core.Service:
     """Gives each pod a name of its own, before it is ready too."""
     key = cluster.names.headless_service
-    return ServiceApply(
-        metadata=ObjectMetaApply(name=key.name, namespace=key.namespace, labels=cluster_labels(cluster)),
-        spec=ServiceSpecApply(
+    return core.Service(
+        metadata=meta.ObjectMeta(name=key.name, namespace=key.namespace, labels=cluster_labels(cluster)),
+        spec=core.ServiceSpec(
             type="ClusterIP",
             cluster_ip="None",
             publish_not_ready_addresses=True,
             selector={MEMBER_OF_LABEL: cluster.key.name},
-            ports=[ServicePortApply(name=cluster.engine, port=port, target_port=port, protocol="TCP")],
+            ports=[core.ServicePort(name=cluster.engine, port=port, target_port=port, protocol="TCP")],
         ),
     )
 
 
-def empty_slices(cluster: ClusterView, service: str, port: int) -> Iterable[EndpointSliceApply]:
+def empty_slices(cluster: ClusterView, service: str, port: int) -> Iterable[discovery.EndpointSlice]:
     """The EndpointSlices of a Service that leads to the primary, one for each address family, to be created."""
     for key, family in zip(cluster.names.slices(service), ("IPv4", "IPv6"), strict=True):
-        yield EndpointSliceApply(
-            metadata=ObjectMetaApply(
+        yield discovery.EndpointSlice(
+            metadata=meta.ObjectMeta(
                 name=key.name,
                 namespace=key.namespace,
                 labels={
@@ -121,7 +120,7 @@ def empty_slices(cluster: ClusterView, service: str, port: int) -> Iterable[Endp
             ),
             address_type=family,
             endpoints=[],
-            ports=[EndpointPortApply(name=cluster.engine, port=port, protocol="TCP")],
+            ports=[discovery.EndpointPort(name=cluster.engine, port=port, protocol="TCP")],
         )
 
 

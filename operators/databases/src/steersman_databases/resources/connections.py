@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
-from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import PersistentVolumeClaim
-from steersman.meta import ObjectKey, ObjectMetaApply
+from steersman.meta import ObjectKey
 from steersman_databases.engines import Credentials, connection_uri, jdbc_uri
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Endpoint, Server, TLSMode
@@ -84,20 +84,20 @@ def connection_entries(
     return connection.entries()
 
 
-def user_secret(key: ObjectKey, data: Mapping[str, bytes]) -> SecretApply:
+def user_secret(key: ObjectKey, data: Mapping[str, bytes]) -> core.Secret:
     """The connection Secret of a user; its owner is set by who writes it."""
-    return SecretApply(
-        metadata=ObjectMetaApply(name=key.name, namespace=key.namespace, labels=USER_LABELS), type="Opaque", data=data
+    return core.Secret(
+        metadata=meta.ObjectMeta(name=key.name, namespace=key.namespace, labels=USER_LABELS), type="Opaque", data=data
     )
 
 
 def database_secret(
     key: ObjectKey, labels: Mapping[str, str], data: Mapping[str, bytes], claims: Sequence[PersistentVolumeClaim]
-) -> SecretApply:
+) -> core.Secret:
     """The connection Secret of a database. It goes with the claims; without any, it stays with what is retained."""
     owners = [owned_by(claim) for claim in claims] or UNSET
-    return SecretApply(
-        metadata=ObjectMetaApply(name=key.name, namespace=key.namespace, labels=labels, owner_references=owners),
+    return core.Secret(
+        metadata=meta.ObjectMeta(name=key.name, namespace=key.namespace, labels=labels, owner_references=owners),
         type="Opaque",
         data=data,
     )

@@ -11,10 +11,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from steersman.api.apply.apps_v1 import DeploymentApply, StatefulSetApply
-from steersman.api.apply.core_v1 import ConfigMapApply, ServiceApply, ServicePortApply
-from steersman.api.apply.discovery_v1 import EndpointSliceApply
-from steersman.api.apply.policy_v1 import PodDisruptionBudgetApply
+from steersman.api.apply import apps, core, discovery, policy
 from steersman.api.apps_v1 import Deployment, StatefulSet
 from steersman.api.core_v1 import ConfigMap, Service
 from steersman.api.discovery_v1 import EndpointSlice
@@ -46,18 +43,18 @@ somebody has closed it, it would be open to everybody. A Service of another type
 def repair_of(present: Object, config: ApplyConfiguration[Any]) -> MergePatch | None:
     """What puts back what an apply of ``config`` would not; None where there is nothing of the kind."""
     match present, config:
-        case Service(), ServiceApply():
+        case Service(), core.Service():
             repair = _of_service(present, config)
-        case PodDisruptionBudget(), PodDisruptionBudgetApply():
+        case PodDisruptionBudget(), policy.PodDisruptionBudget():
             repair = _of_budget(present, config)
-        case ConfigMap(), ConfigMapApply():
+        case ConfigMap(), core.ConfigMap():
             repair = _of_config_map(present, config)
-        case Deployment(), DeploymentApply():
+        case Deployment(), apps.Deployment():
             # A rollout that somebody paused would never get to what is declared.
             repair = {"spec": {"paused": None}} if present.spec.paused else {}
-        case StatefulSet(), StatefulSetApply():
+        case StatefulSet(), apps.StatefulSet():
             repair = _of_statefulset(present)
-        case EndpointSlice(), EndpointSliceApply():
+        case EndpointSlice(), discovery.EndpointSlice():
             repair = _of_slice(present, config)
         case _:
             repair = {}
@@ -67,13 +64,13 @@ def repair_of(present: Object, config: ApplyConfiguration[Any]) -> MergePatch | 
     return MergePatch({"metadata": metadata, **repair})
 
 
-def _of_service(present: Service, config: ServiceApply) -> dict[str, Any]:
+def _of_service(present: Service, config: core.Service) -> dict[str, Any]:
     """Ports are merged by number and protocol: one that was changed by hand would stay beside ours, under the same
     name. Fields and keys that we never said would stay, too.
     """
     assert config.spec is not UNSET
     wanted, spec = config.spec, dict[str, Any]()
-    ports: Sequence[ServicePortApply] = () if wanted.ports is UNSET else list(wanted.ports)
+    ports: Sequence[core.ServicePort] = () if wanted.ports is UNSET else list(wanted.ports)
     if {(p.port, p.protocol or "TCP") for p in present.spec.ports} != {(p.port, p.protocol) for p in ports}:
         spec["ports"] = to_builtins(ports)
     theirs = _OF_LOAD_BALANCERS if wanted.type == "LoadBalancer" else frozenset[str]()
@@ -86,7 +83,7 @@ def _of_service(present: Service, config: ServiceApply) -> dict[str, Any]:
     return {"spec": spec} if spec else {}
 
 
-def _of_budget(present: PodDisruptionBudget, config: PodDisruptionBudgetApply) -> dict[str, Any]:
+def _of_budget(present: PodDisruptionBudget, config: policy.PodDisruptionBudget) -> dict[str, Any]:
     """Of the two limits there is one: beside the other, ours is refused."""
     assert config.spec is not UNSET
     if present.spec.min_available is None:
@@ -94,7 +91,7 @@ def _of_budget(present: PodDisruptionBudget, config: PodDisruptionBudgetApply) -
     return {"spec": {"minAvailable": None, "maxUnavailable": config.spec.max_unavailable}}
 
 
-def _of_config_map(present: ConfigMap, config: ConfigMapApply) -> dict[str, Any]:
+def _of_config_map(present: ConfigMap, config: core.ConfigMap) -> dict[str, Any]:
     """Each key is a file to whom it is mounted for."""
     declared = frozenset[str]() if config.data is UNSET else config.data.keys()
     repair = dict[str, Any]()
@@ -115,7 +112,7 @@ def _of_statefulset(present: StatefulSet) -> dict[str, Any]:
     return {"spec": spec} if spec else {}
 
 
-def _of_slice(present: EndpointSlice, config: EndpointSliceApply) -> dict[str, Any]:
+def _of_slice(present: EndpointSlice, config: discovery.EndpointSlice) -> dict[str, Any]:
     """All but the endpoints, which are the primary's to write."""
     repair, labels = dict[str, Any](), config.metadata.labels or {}
     if lost := dict(sorted(labels.items() - present.metadata.labels.items())):
@@ -137,7 +134,7 @@ def is_unchangeable(present: Object, config: ApplyConfiguration[Any]) -> bool:
     the API server's refusal is told, since nobody knows what goes with the object.
     """
     match present, config:
-        case ConfigMap(immutable=True), ConfigMapApply():
+        case ConfigMap(immutable=True), core.ConfigMap():
             return bool(present.binary_data) or present.data != (config.data or {})
         case _:
             return False

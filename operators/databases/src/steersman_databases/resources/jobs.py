@@ -9,30 +9,8 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from steersman.api.apply.batch_v1 import (
-    JobApply,
-    JobSpecApply,
-    PodFailurePolicyApply,
-    PodFailurePolicyOnExitCodesRequirementApply,
-    PodFailurePolicyRuleApply,
-)
-from steersman.api.apply.core_v1 import (
-    CapabilitiesApply,
-    ConfigMapProjectionApply,
-    KeyToPathApply,
-    PodSecurityContextApply,
-    PodSpecApply,
-    PodTemplateSpecApply,
-    ProjectedVolumeSourceApply,
-    ResourceRequirementsApply,
-    SeccompProfileApply,
-    SecretProjectionApply,
-    SecurityContextApply,
-    VolumeApply,
-    VolumeProjectionApply,
-)
-from steersman.meta import ObjectMetaApply, Quantity
-from steersman.meta.apply import TemplateMetaApply
+from steersman.api.apply import batch, core, meta
+from steersman.meta import Quantity
 from steersman_databases.engines.cluster import ClusterView, Configurer, SqlSource
 from steersman_databases.resources.made_for import pod_hash
 from steersman_databases.resources.names import MANAGED_BY
@@ -56,76 +34,76 @@ def configuration_labels(cluster: ClusterView) -> dict[str, str]:
     }
 
 
-def configuration_job(cluster: ClusterView, configurer: Configurer, sources: str) -> JobApply:
+def configuration_job(cluster: ClusterView, configurer: Configurer, sources: str) -> batch.Job:
     """The Job. ``sources`` tells one state of the SQL from another."""
     key, labels = cluster.names.initial_job, configuration_labels(cluster)
     pod = _pod(cluster, configurer, labels)
-    refused = PodFailurePolicyRuleApply(
+    refused = batch.PodFailurePolicyRule(
         action="FailJob",
-        on_exit_codes=PodFailurePolicyOnExitCodesRequirementApply(operator="In", values=configurer.refused),
+        on_exit_codes=batch.PodFailurePolicyOnExitCodesRequirement(operator="In", values=configurer.refused),
     )
-    return JobApply(
-        metadata=ObjectMetaApply(
+    return batch.Job(
+        metadata=meta.ObjectMeta(
             name=key.name,
             namespace=key.namespace,
             labels=labels,
             annotations={SOURCES: sources, **pod_hash(pod)},
         ),
-        spec=JobSpecApply(
+        spec=batch.JobSpec(
             backoff_limit=_TRIES,
-            pod_failure_policy=PodFailurePolicyApply(rules=[refused]),
-            template=PodTemplateSpecApply(metadata=TemplateMetaApply(labels=labels), spec=pod),
+            pod_failure_policy=batch.PodFailurePolicy(rules=[refused]),
+            template=core.PodTemplateSpec(metadata=meta.TemplateMeta(labels=labels), spec=pod),
         ),
     )
 
 
-def _pod(cluster: ClusterView, configurer: Configurer, labels: Mapping[str, str]) -> PodSpecApply:
+def _pod(cluster: ClusterView, configurer: Configurer, labels: Mapping[str, str]) -> core.PodSpec:
     container = replace(
         configurer.container,
         image=cluster.image,
         image_pull_policy=cluster.pods.image_pull_policy,
         termination_message_policy="FallbackToLogsOnError",
-        resources=ResourceRequirementsApply(
+        resources=core.ResourceRequirements(
             requests=_quantities(cpu="50m", memory="32Mi"), limits=_quantities(memory="256Mi")
         ),
-        security_context=SecurityContextApply(
+        security_context=core.SecurityContext(
             allow_privilege_escalation=False,
             read_only_root_filesystem=True,
-            capabilities=CapabilitiesApply(drop=["ALL"]),
+            capabilities=core.Capabilities(drop=["ALL"]),
         ),
     )
-    application = SecretProjectionApply(
-        name=cluster.names.application_secret.name, items=[KeyToPathApply(key="ca.crt", path="ca.crt")]
+    application = core.SecretProjection(
+        name=cluster.names.application_secret.name, items=[core.KeyToPath(key="ca.crt", path="ca.crt")]
     )
-    pod = PodSpecApply(
+    pod = core.PodSpec(
         restart_policy="Never",
         automount_service_account_token=False,
         enable_service_links=False,
-        security_context=PodSecurityContextApply(
+        security_context=core.PodSecurityContext(
             run_as_non_root=True,
             run_as_user=_UID,
             run_as_group=_UID,
             fs_group=_UID,
-            seccomp_profile=SeccompProfileApply(type="RuntimeDefault"),
+            seccomp_profile=core.SeccompProfile(type="RuntimeDefault"),
         ),
         containers=[container],
         volumes=[
             _projected("sql", [_file(source, path) for source, path in configurer.paths.items()]),
-            _projected("application", [VolumeProjectionApply(secret=application)]),
+            _projected("application", [core.VolumeProjection(secret=application)]),
         ],
     )
     return placed(cluster.pods, pod, beside(cluster.pods))
 
 
-def _projected(name: str, sources: list[VolumeProjectionApply]) -> VolumeApply:
-    return VolumeApply(name=name, projected=ProjectedVolumeSourceApply(sources=sources, default_mode=0o440))
+def _projected(name: str, sources: list[core.VolumeProjection]) -> core.Volume:
+    return core.Volume(name=name, projected=core.ProjectedVolumeSource(sources=sources, default_mode=0o440))
 
 
-def _file(source: SqlSource, path: str) -> VolumeProjectionApply:
-    item = KeyToPathApply(key=source.key, path=path)
+def _file(source: SqlSource, path: str) -> core.VolumeProjection:
+    item = core.KeyToPath(key=source.key, path=path)
     if source.kind == "Secret":
-        return VolumeProjectionApply(secret=SecretProjectionApply(name=source.name, items=[item]))
-    return VolumeProjectionApply(config_map=ConfigMapProjectionApply(name=source.name, items=[item]))
+        return core.VolumeProjection(secret=core.SecretProjection(name=source.name, items=[item]))
+    return core.VolumeProjection(config_map=core.ConfigMapProjection(name=source.name, items=[item]))
 
 
 def _quantities(**quantities: str) -> dict[str, Quantity]:

@@ -8,8 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from steersman.api.apply.batch_v1 import JobApply
-from steersman.api.apply.core_v1 import PodSpecApply
+from steersman.api.apply import batch, core
 from steersman.api.batch_v1 import Job
 from steersman.meta import to_builtins
 
@@ -17,7 +16,7 @@ POD_HASH = "databases.steersman.dev/pod-hash"
 """On Jobs: a hash of their pod as it was asked for. Admission adds to what is there, so that is not compared."""
 
 
-def pod_hash(pod: PodSpecApply) -> dict[str, str]:
+def pod_hash(pod: core.PodSpec) -> dict[str, str]:
     """The annotation that tells for which pod a Job was made."""
     assert not isinstance(pod.containers, UnsetType)
     # Its command is the operator's own, and psql's has a random word each time.
@@ -26,7 +25,7 @@ def pod_hash(pod: PodSpecApply) -> dict[str, str]:
     return {POD_HASH: hashlib.sha256(asked).hexdigest()[:16]}
 
 
-def is_made_otherwise(job: Job, now: JobApply) -> bool:
+def is_made_otherwise(job: Job, now: batch.Job) -> bool:
     """Whether another pod is asked for ``now``. One of a release that did not write down for which is left alone."""
     made = job.metadata.annotations.get(POD_HASH)
     assert not isinstance(now.metadata, UnsetType) and not isinstance(now.metadata.annotations, UnsetType)

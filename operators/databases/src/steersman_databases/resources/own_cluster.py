@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from steersman.meta import ApplyConfiguration, ObjectMetaApply, Quantity
+from steersman.api.apply import meta
+from steersman.meta import ApplyConfiguration, Quantity
 from steersman_databases.api import Cluster, Database, MySQLCluster, PostgreSQLCluster
 from steersman_databases.resources.names import Names, labels_of
 
@@ -29,7 +30,7 @@ def own_cluster(database: Database, storage: Quantity) -> OwnClusterApply:
     declared = _MySQLClusterApply if database.engine == "mysql" else _PostgreSQLClusterApply
     primary = Names(database.key).primary_service.name
     return declared(
-        metadata=ObjectMetaApply(
+        metadata=meta.ObjectMeta(
             name=database.metadata.name, namespace=database.metadata.namespace, labels=labels_of(database)
         ),
         spec={

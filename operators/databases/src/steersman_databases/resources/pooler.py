@@ -12,47 +12,8 @@ from typing import Literal
 
 from msgspec import UNSET
 
-from steersman.api.apply.apps_v1 import (
-    DeploymentApply,
-    DeploymentSpecApply,
-    DeploymentStrategyApply,
-    RollingUpdateDeploymentApply,
-)
-from steersman.api.apply.core_v1 import (
-    CapabilitiesApply,
-    ConfigMapApply,
-    ConfigMapVolumeSourceApply,
-    ContainerApply,
-    ContainerPortApply,
-    EmptyDirVolumeSourceApply,
-    ExecActionApply,
-    LifecycleApply,
-    LifecycleHandlerApply,
-    PodSecurityContextApply,
-    PodSpecApply,
-    PodTemplateSpecApply,
-    ProbeApply,
-    ResourceRequirementsApply,
-    SeccompProfileApply,
-    SecretVolumeSourceApply,
-    SecurityContextApply,
-    ServiceApply,
-    ServicePortApply,
-    ServiceSpecApply,
-    TCPSocketActionApply,
-    VolumeApply,
-    VolumeMountApply,
-)
-from steersman.api.apply.meta_v1 import LabelSelectorApply
-from steersman.api.apply.networking_v1 import (
-    NetworkPolicyApply,
-    NetworkPolicyIngressRuleApply,
-    NetworkPolicyPortApply,
-    NetworkPolicySpecApply,
-)
-from steersman.api.apply.policy_v1 import PodDisruptionBudgetApply, PodDisruptionBudgetSpecApply
-from steersman.meta import ObjectKey, ObjectMetaApply
-from steersman.meta.apply import TemplateMetaApply
+from steersman.api.apply import apps, core, meta, networking, policy
+from steersman.meta import ObjectKey
 from steersman_databases.api.cluster_parts import POOLER_VALUES, Pooler
 from steersman_databases.clusters.keyring import pooler_certificate, pooler_services
 from steersman_databases.engines.cluster import ClusterView
@@ -101,66 +62,66 @@ def _shared_labels(cluster: ClusterView) -> dict[str, str]:
     }
 
 
-def pooler_configuration(cluster: ClusterView, pooler: Pooler, role: PooledRole) -> ConfigMapApply:
+def pooler_configuration(cluster: ClusterView, pooler: Pooler, role: PooledRole) -> core.ConfigMap:
     """What PgBouncer reads."""
-    return ConfigMapApply(metadata=_metadata(cluster, role), data=_files(cluster, pooler, role))
+    return core.ConfigMap(metadata=_metadata(cluster, role), data=_files(cluster, pooler, role))
 
 
-def pooler_service(cluster: ClusterView, role: PooledRole) -> ServiceApply:
+def pooler_service(cluster: ClusterView, role: PooledRole) -> core.Service:
     """Where clients connect."""
-    port = ServicePortApply(name="sql", port=pgbouncer.PORT, target_port="sql", protocol="TCP")
-    return ServiceApply(
+    port = core.ServicePort(name="sql", port=pgbouncer.PORT, target_port="sql", protocol="TCP")
+    return core.Service(
         metadata=_metadata(cluster, role),
-        spec=ServiceSpecApply(type="ClusterIP", selector=pooler_labels(cluster, role), ports=[port]),
+        spec=core.ServiceSpec(type="ClusterIP", selector=pooler_labels(cluster, role), ports=[port]),
     )
 
 
-def pooler_budget(cluster: ClusterView, role: PooledRole) -> PodDisruptionBudgetApply:
+def pooler_budget(cluster: ClusterView, role: PooledRole) -> policy.PodDisruptionBudget:
     """One at a time is drained; one that is not ready anyway may always be."""
-    return PodDisruptionBudgetApply(
+    return policy.PodDisruptionBudget(
         metadata=_metadata(cluster, role),
-        spec=PodDisruptionBudgetSpecApply(
+        spec=policy.PodDisruptionBudgetSpec(
             max_unavailable=1,
-            selector=LabelSelectorApply(match_labels=pooler_labels(cluster, role)),
+            selector=meta.LabelSelector(match_labels=pooler_labels(cluster, role)),
             unhealthy_pod_eviction_policy="AlwaysAllow",
         ),
     )
 
 
-def pooler_policy(cluster: ClusterView) -> NetworkPolicyApply:
+def pooler_policy(cluster: ClusterView) -> networking.NetworkPolicy:
     """Everybody reaches the one port that poolers have, as that of servers for SQL: clients, and the operator.
 
     Kubelets reach the pods of their node whatever a policy says.
     """
     key, labels = pooler_policy_key(cluster), _shared_labels(cluster)
-    port = NetworkPolicyPortApply(port=pgbouncer.PORT, protocol="TCP")
-    return NetworkPolicyApply(
-        metadata=ObjectMetaApply(name=key.name, namespace=key.namespace, labels=labels),
-        spec=NetworkPolicySpecApply(
-            pod_selector=LabelSelectorApply(match_labels=labels),
+    port = networking.NetworkPolicyPort(port=pgbouncer.PORT, protocol="TCP")
+    return networking.NetworkPolicy(
+        metadata=meta.ObjectMeta(name=key.name, namespace=key.namespace, labels=labels),
+        spec=networking.NetworkPolicySpec(
+            pod_selector=meta.LabelSelector(match_labels=labels),
             policy_types=["Ingress"],
-            ingress=[NetworkPolicyIngressRuleApply(ports=[port])],
+            ingress=[networking.NetworkPolicyIngressRule(ports=[port])],
         ),
     )
 
 
-def pooler_deployment(cluster: ClusterView, pooler: Pooler, role: PooledRole, *, image: str) -> DeploymentApply:
+def pooler_deployment(cluster: ClusterView, pooler: Pooler, role: PooledRole, *, image: str) -> apps.Deployment:
     """The pods. Another configuration is another template: they are replaced one by one."""
     labels = pooler_labels(cluster, role)
     text = repr(sorted(_files(cluster, pooler, role).items()))
     annotations = {_CONFIGURATION_HASH: hashlib.sha256(text.encode()).hexdigest()[:16]}
-    return DeploymentApply(
+    return apps.Deployment(
         metadata=_metadata(cluster, role),
-        spec=DeploymentSpecApply(
+        spec=apps.DeploymentSpec(
             replicas=pooler.replicas,
             # What Kubernetes would say unasked: so that nobody else says that all are to go at once.
-            strategy=DeploymentStrategyApply(
+            strategy=apps.DeploymentStrategy(
                 type="RollingUpdate",
-                rolling_update=RollingUpdateDeploymentApply(max_surge="25%", max_unavailable="25%"),
+                rolling_update=apps.RollingUpdateDeployment(max_surge="25%", max_unavailable="25%"),
             ),
-            selector=LabelSelectorApply(match_labels=labels),
-            template=PodTemplateSpecApply(
-                metadata=TemplateMetaApply(labels=labels, annotations=annotations),
+            selector=meta.LabelSelector(match_labels=labels),
+            template=core.PodTemplateSpec(
+                metadata=meta.TemplateMeta(labels=labels, annotations=annotations),
                 spec=_pod(cluster, pooler, role, image),
             ),
         ),
@@ -188,9 +149,9 @@ def _taken(pooler: Pooler) -> Mapping[str, str]:
     }
 
 
-def _pod(cluster: ClusterView, pooler: Pooler, role: PooledRole, image: str) -> PodSpecApply:
-    pods, selector = cluster.pods, LabelSelectorApply(match_labels=pooler_labels(cluster, role))
-    pod = PodSpecApply(
+def _pod(cluster: ClusterView, pooler: Pooler, role: PooledRole, image: str) -> core.PodSpec:
+    pods, selector = cluster.pods, meta.LabelSelector(match_labels=pooler_labels(cluster, role))
+    pod = core.PodSpec(
         automount_service_account_token=False,
         enable_service_links=False,
         # A pooler that ends takes nobody new and waits for its clients.
@@ -200,74 +161,74 @@ def _pod(cluster: ClusterView, pooler: Pooler, role: PooledRole, image: str) -> 
             [c for c in pods.topology_spread_constraints if not c.label_selector], selector
         )
         or UNSET,
-        security_context=PodSecurityContextApply(
+        security_context=core.PodSecurityContext(
             run_as_non_root=True,
             run_as_user=_UID,
             run_as_group=_UID,
             fs_group=_UID,
-            seccomp_profile=SeccompProfileApply(type="RuntimeDefault"),
+            seccomp_profile=core.SeccompProfile(type="RuntimeDefault"),
         ),
         containers=[_container(cluster, pooler, image)],
         volumes=[
-            VolumeApply(
+            core.Volume(
                 name="configuration",
-                config_map=ConfigMapVolumeSourceApply(name=pooler_key(cluster, role).name),
+                config_map=core.ConfigMapVolumeSource(name=pooler_key(cluster, role).name),
             ),
             _secret("tls", cluster.names.server_certificate),
             _secret("login", pooler_certificate(cluster)),
-            VolumeApply(name="run", empty_dir=EmptyDirVolumeSourceApply(size_limit="16Mi")),
+            core.Volume(name="run", empty_dir=core.EmptyDirVolumeSource(size_limit="16Mi")),
         ],
     )
     return placed(pods, pod, beside(pods, apart=apart(selector)))
 
 
-def _secret(name: str, key: ObjectKey) -> VolumeApply:
-    return VolumeApply(name=name, secret=SecretVolumeSourceApply(secret_name=key.name, default_mode=0o440))
+def _secret(name: str, key: ObjectKey) -> core.Volume:
+    return core.Volume(name=name, secret=core.SecretVolumeSource(secret_name=key.name, default_mode=0o440))
 
 
-def _container(cluster: ClusterView, pooler: Pooler, image: str) -> ContainerApply:
+def _container(cluster: ClusterView, pooler: Pooler, image: str) -> core.Container:
     waits = int(_taken(pooler).get("query_wait_timeout", pgbouncer.WAIT_SECONDS))
     # Clients that wait without limit have said what they want.
     lives = _LIVES.format(console=_CONSOLE, mark=f"{pgbouncer.RUN}/paused", waits=waits or 10**9)
-    return ContainerApply(
+    return core.Container(
         name="pgbouncer",
         image=image,
         image_pull_policy=cluster.pods.image_pull_policy,
         command=[pgbouncer.PROGRAM, f"{pgbouncer.CONFIGURATION}/pgbouncer.ini"],
-        ports=[ContainerPortApply(name="sql", container_port=pgbouncer.PORT, protocol="TCP")],
-        liveness_probe=ProbeApply(
-            exec=ExecActionApply(command=["sh", "-c", lives]),
+        ports=[core.ContainerPort(name="sql", container_port=pgbouncer.PORT, protocol="TCP")],
+        liveness_probe=core.Probe(
+            exec=core.ExecAction(command=["sh", "-c", lives]),
             period_seconds=10,
             timeout_seconds=10,
             failure_threshold=3,
         ),
-        readiness_probe=ProbeApply(
-            tcp_socket=TCPSocketActionApply(port="sql"), period_seconds=2, timeout_seconds=5, failure_threshold=3
+        readiness_probe=core.Probe(
+            tcp_socket=core.TCPSocketAction(port="sql"), period_seconds=2, timeout_seconds=5, failure_threshold=3
         ),
         # Endpoints are taken out everywhere before it refuses anybody.
-        lifecycle=LifecycleApply(pre_stop=LifecycleHandlerApply(exec=ExecActionApply(command=["sleep", "5"]))),
+        lifecycle=core.Lifecycle(pre_stop=core.LifecycleHandler(exec=core.ExecAction(command=["sleep", "5"]))),
         resources=_resources(pooler),
-        security_context=SecurityContextApply(
+        security_context=core.SecurityContext(
             allow_privilege_escalation=False,
             read_only_root_filesystem=True,
-            capabilities=CapabilitiesApply(drop=["ALL"]),
+            capabilities=core.Capabilities(drop=["ALL"]),
         ),
         volume_mounts=[
-            VolumeMountApply(name="configuration", mount_path=pgbouncer.CONFIGURATION, read_only=True),
-            VolumeMountApply(name="tls", mount_path=pgbouncer.TLS, read_only=True),
-            VolumeMountApply(name="login", mount_path=pgbouncer.LOGIN, read_only=True),
-            VolumeMountApply(name="run", mount_path=pgbouncer.RUN),
+            core.VolumeMount(name="configuration", mount_path=pgbouncer.CONFIGURATION, read_only=True),
+            core.VolumeMount(name="tls", mount_path=pgbouncer.TLS, read_only=True),
+            core.VolumeMount(name="login", mount_path=pgbouncer.LOGIN, read_only=True),
+            core.VolumeMount(name="run", mount_path=pgbouncer.RUN),
         ],
     )
 
 
-def _resources(pooler: Pooler) -> ResourceRequirementsApply:
+def _resources(pooler: Pooler) -> core.ResourceRequirements:
     declared = pooler.resources
     if declared is None:
-        return ResourceRequirementsApply(requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "128Mi"})
-    return applied(declared, ResourceRequirementsApply)
+        return core.ResourceRequirements(requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "128Mi"})
+    return applied(declared, core.ResourceRequirements)
 
 
-def _metadata(cluster: ClusterView, role: PooledRole) -> ObjectMetaApply:
+def _metadata(cluster: ClusterView, role: PooledRole) -> meta.ObjectMeta:
     key = pooler_key(cluster, role)
-    return ObjectMetaApply(name=key.name, namespace=key.namespace, labels=pooler_labels(cluster, role))
+    return meta.ObjectMeta(name=key.name, namespace=key.namespace, labels=pooler_labels(cluster, role))

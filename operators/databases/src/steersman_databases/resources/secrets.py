@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
 
-from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import PersistentVolumeClaim
-from steersman.meta import ObjectKey, ObjectMetaApply, OwnerReferenceApply
+from steersman.meta import ObjectKey
 
 
-def owned_by(claim: PersistentVolumeClaim) -> OwnerReferenceApply:
+def owned_by(claim: PersistentVolumeClaim) -> meta.OwnerReference:
     """The reference that lets a Secret go when ``claim`` goes."""
-    return OwnerReferenceApply(
+    return meta.OwnerReference(
         api_version="v1",
         kind="PersistentVolumeClaim",
         name=claim.metadata.name,
@@ -23,10 +23,10 @@ def owned_by(claim: PersistentVolumeClaim) -> OwnerReferenceApply:
 
 def cluster_secret(
     key: ObjectKey, labels: Mapping[str, str], data: Mapping[str, bytes], claims: Sequence[PersistentVolumeClaim]
-) -> SecretApply:
+) -> core.Secret:
     """A Secret that belongs to the data of a cluster; one with a certificate is of type ``kubernetes.io/tls``."""
-    return SecretApply(
-        metadata=ObjectMetaApply(
+    return core.Secret(
+        metadata=meta.ObjectMeta(
             name=key.name,
             namespace=key.namespace,
             labels=labels,

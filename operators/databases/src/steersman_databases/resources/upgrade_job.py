@@ -11,17 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from steersman.api.apply.batch_v1 import (
-    JobApply,
-    JobSpecApply,
-    PodFailurePolicyApply,
-    PodFailurePolicyOnExitCodesRequirementApply,
-    PodFailurePolicyOnPodConditionsPatternApply,
-    PodFailurePolicyRuleApply,
-)
-from steersman.api.apply.core_v1 import ContainerApply, PodSpecApply, PodTemplateSpecApply
-from steersman.meta import ObjectMetaApply
-from steersman.meta.apply import TemplateMetaApply
+from steersman.api.apply import batch, core, meta
 from steersman_databases.clusters.upgrade import DECLARED, Due
 from steersman_databases.engines.cluster import ClusterView, InUse, PodParts
 from steersman_databases.engines.cluster_names import INSTANCE_LABEL, VERSION_LABEL
@@ -37,7 +27,7 @@ REFUSED = 3
 """What the container of such a Job ends with where trying again would change nothing."""
 
 
-def upgrade_job(cluster: ClusterView, instance: int, due: Due, parts: PodParts) -> JobApply:
+def upgrade_job(cluster: ClusterView, instance: int, due: Due, parts: PodParts) -> batch.Job:
     """Upgrades the volumes of an instance. It is made suspended, and let run when no server is left.
 
     Args:
@@ -45,8 +35,8 @@ def upgrade_job(cluster: ClusterView, instance: int, due: Due, parts: PodParts) 
     """
     plan = InstancePlan(number=instance, image=due.image, fenced=True)
     pod = _once(instance_pod(cluster, plan, parts), ["/usr/local/bin/steersman-start", "upgrade"])
-    return JobApply(
-        metadata=ObjectMetaApply(
+    return batch.Job(
+        metadata=meta.ObjectMeta(
             name=cluster.names.upgrade_job.name,
             namespace=cluster.key.namespace,
             labels={**upgrade_labels(cluster), INSTANCE_LABEL: str(instance), VERSION_LABEL: due.version},
@@ -56,7 +46,7 @@ def upgrade_job(cluster: ClusterView, instance: int, due: Due, parts: PodParts) 
     )
 
 
-def check_job(cluster: ClusterView, due: Due, used: InUse, parts: PodParts) -> JobApply:
+def check_job(cluster: ClusterView, due: Due, used: InUse, parts: PodParts) -> batch.Job:
     """Looks whether the image has what the databases use; it touches no volume."""
     plan = InstancePlan(number=0, image=due.image, fenced=True)
     asked = [
@@ -65,8 +55,8 @@ def check_job(cluster: ClusterView, due: Due, used: InUse, parts: PodParts) -> J
     ]
     pod = _once(instance_pod(cluster, plan, parts), ["/usr/local/bin/steersman-upgrade", "offers", *asked])
     server = msgspec.structs.replace(_container(pod), volume_mounts=UNSET)
-    return JobApply(
-        metadata=ObjectMetaApply(
+    return batch.Job(
+        metadata=meta.ObjectMeta(
             name=cluster.names.upgrade_check_job.name,
             namespace=cluster.key.namespace,
             labels=upgrade_labels(cluster),
@@ -93,12 +83,12 @@ def upgrade_labels(cluster: ClusterView) -> Mapping[str, str]:
     }
 
 
-def _container(pod: PodSpecApply) -> ContainerApply:
+def _container(pod: core.PodSpec) -> core.Container:
     assert not isinstance(pod.containers, UnsetType)
     return pod.containers[0]
 
 
-def _once(pod: PodSpecApply, command: Sequence[str]) -> PodSpecApply:
+def _once(pod: core.PodSpec, command: Sequence[str]) -> core.PodSpec:
     ran = msgspec.structs.replace(
         _container(pod),
         name=_CONTAINER,
@@ -110,29 +100,29 @@ def _once(pod: PodSpecApply, command: Sequence[str]) -> PodSpecApply:
     return msgspec.structs.replace(pod, restart_policy="Never", containers=[ran], termination_grace_period_seconds=30)
 
 
-def _spec(cluster: ClusterView, pod: PodSpecApply, *, suspend: bool) -> JobSpecApply:
-    return JobSpecApply(
+def _spec(cluster: ClusterView, pod: core.PodSpec, *, suspend: bool) -> batch.JobSpec:
+    return batch.JobSpec(
         suspend=suspend,
         # What is no refusal is tried again after 10, 20, 40 and 80 seconds: nobody is served meanwhile.
         backoff_limit=4,
         # Two at once on one volume would wait for each other.
         pod_replacement_policy="Failed",
-        pod_failure_policy=PodFailurePolicyApply(
+        pod_failure_policy=batch.PodFailurePolicy(
             rules=[
                 # What it refuses it would refuse again; a pod that was evicted tells nothing.
-                PodFailurePolicyRuleApply(
+                batch.PodFailurePolicyRule(
                     action="FailJob",
-                    on_exit_codes=PodFailurePolicyOnExitCodesRequirementApply(
+                    on_exit_codes=batch.PodFailurePolicyOnExitCodesRequirement(
                         container_name=_CONTAINER, operator="In", values=[REFUSED]
                     ),
                 ),
-                PodFailurePolicyRuleApply(
+                batch.PodFailurePolicyRule(
                     action="Ignore",
                     on_pod_conditions=[
-                        PodFailurePolicyOnPodConditionsPatternApply(type="DisruptionTarget", status="True")
+                        batch.PodFailurePolicyOnPodConditionsPattern(type="DisruptionTarget", status="True")
                     ],
                 ),
             ]
         ),
-        template=PodTemplateSpecApply(metadata=TemplateMetaApply(labels=upgrade_labels(cluster)), spec=pod),
+        template=core.PodTemplateSpec(metadata=meta.TemplateMeta(labels=upgrade_labels(cluster)), spec=pod),
     )

@@ -21,11 +21,11 @@ from database_support.postgresql_server import PostgreSQLServer
 from database_support.real_server import ADMINISTRATOR, RealServer
 from database_support.server_process import free_port
 from framework_support.certificates import CertificateAuthority
-from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import Secret
 from steersman.client import Client, MergePatch
 from steersman.errors import NotFound
-from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
+from steersman.meta import ObjectKey, decode_builtins
 from steersman_databases.api import Database, DatabaseUser
 from steersman_databases.engines import Credentials, Endpoint
 from steersman_testing.envtest import Envtest
@@ -48,8 +48,8 @@ class Scene:
             key.replace("_", "."): value.encode() if isinstance(value, str) else value
             for key, value in entries.items()
         }
-        metadata = ObjectMetaApply(name=name, namespace=self._namespace)
-        await self._client.apply(SecretApply(metadata=metadata, data=data))
+        metadata = meta.ObjectMeta(name=name, namespace=self._namespace)
+        await self._client.apply(core.Secret(metadata=metadata, data=data))
 
     async def administrator(self, username: str = ADMINISTRATOR.username, password: str = "") -> None:
         await self.secret("admin", username=username, password=password or ADMINISTRATOR.password)

@@ -13,13 +13,12 @@ import pytest
 
 from database_support.cluster_views import view
 from database_support.image_script import script
-from steersman.api.apply.core_v1 import ConfigMapApply
-from steersman.api.apply.discovery_v1 import EndpointSliceApply
+from steersman.api.apply import core, discovery, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import Client, MergePatch, connect
 from steersman.errors import AlreadyExists
-from steersman.meta import ObjectKey, ObjectMetaApply
+from steersman.meta import ObjectKey
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 from steersman_databases.resources import access
@@ -46,7 +45,7 @@ async def prepare(client: Client, cluster: ClusterView, account: Path) -> None:
         force=True,
     )
     await client.apply(access.role_binding(names, labels))
-    await client.apply(ConfigMapApply(metadata=ObjectMetaApply(name="orders-leader", namespace=names.key.namespace)))
+    await client.apply(core.ConfigMap(metadata=meta.ObjectMeta(name="orders-leader", namespace=names.key.namespace)))
     for config in empty_slices(cluster, "orders-rw", 5432):
         # The operator does no more, where there is one: what is in it belongs to the primary.
         with suppress(AlreadyExists):
@@ -111,8 +110,8 @@ async def test_the_primary_writes_itself_into_both_slices(
 
         # What somebody else made in place of one of them is his.
         await client.delete(EndpointSlice, first[1].key)
-        theirs = ObjectMetaApply(name=first[1].key.name, namespace=envtest_namespace)
-        await client.apply(EndpointSliceApply(metadata=theirs, address_type="IPv6", endpoints=[], ports=[]))
+        theirs = meta.ObjectMeta(name=first[1].key.name, namespace=envtest_namespace)
+        await client.apply(discovery.EndpointSlice(metadata=theirs, address_type="IPv6", endpoints=[], ports=[]))
         await lead("orders-1-0", 3)
         await asyncio.to_thread(call, "orders-1-0", envtest_namespace)
         ours, strangers = await slices()

@@ -13,18 +13,18 @@ import pytest
 
 from database_support.cluster_views import view
 from database_support.patroni_model import Hosts, ModelTopology
-from steersman.api.apply.rbac_v1 import RoleApply
+from steersman.api.apply import rbac
 from steersman.client import Client, HttpRequest, Impersonation, Transport, connect
 from steersman.controller import Permission
 from steersman.manager import Manager
 from steersman.meta import to_builtins
-from steersman.rbac import policy_rules
 from steersman_databases.controllers import ClusterParts, setup
 from steersman_databases.engines.cluster import ClusterEngine, ClusterView
 from steersman_databases.engines.mysql.cluster import MySQLCluster as MySQLServers
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 from steersman_databases.resources import access
 from steersman_databases.resources.labels import cluster_labels
+from steersman_manifests.rbac import policy_rules
 from steersman_testing.envtest import Envtest
 
 RBAC = "rbac.authorization.k8s.io/v1"
@@ -60,7 +60,7 @@ async def ask(transport: Transport, method: str, path: str, body: dict[str, Any]
     return (await transport.request(request)).status
 
 
-def role(cluster: ClusterView, engine: ClusterEngine, *instances: int, writable: Sequence[str] = ()) -> RoleApply:
+def role(cluster: ClusterView, engine: ClusterEngine, *instances: int, writable: Sequence[str] = ()) -> rbac.Role:
     names, labels = cluster.names, cluster_labels(cluster)
     store = names.store_of(engine.name).every
     return access.role(names, labels, engine.rights, store=store, instances=instances, writable=writable)

@@ -16,7 +16,6 @@ from steersman.client import Client, JsonPatch, MergePatch, connect
 from steersman.errors import ApiError, Invalid
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, unstructured
-from steersman.rbac import cluster_role
 from steersman.webhook.registry import VALIDATING_CONFIGURATION
 from steersman_databases.api import Database, DatabaseSpec, DatabaseStatus, DatabaseUser, PostgreSQLCluster
 from steersman_databases.api.postgresql_cluster import PostgreSQLClusterSpec, PostgreSQLSettings
@@ -24,6 +23,7 @@ from steersman_databases.api.references import AdministratorReference, ServerRef
 from steersman_databases.engines import engine_named
 from steersman_databases.main import WEBHOOKS
 from steersman_databases.webhooks import setup_webhooks
+from steersman_manifests.rbac import cluster_role
 from steersman_testing.envtest import Envtest
 
 CONFIGURATION = Path(__file__).parents[5] / "operators/databases/config/webhook/manifests.yaml"

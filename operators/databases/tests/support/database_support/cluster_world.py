@@ -13,16 +13,15 @@ from database_support.cluster_kubelet import ClusterKubelet
 from database_support.contents_in_memory import ContentsInMemory
 from database_support.patroni_model import Hosts, ModelTopology
 from database_support.setting_catalogs import CATALOGS
-from steersman.api.apply.core_v1 import NamespaceApply
+from steersman.api.apply import core, meta
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
 from steersman.api.events_v1 import Event
 from steersman.client import Client, MergePatch, Transport
 from steersman.controller import ReconcilerContext
 from steersman.manager import Manager, ManagerOptions
-from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
+from steersman.meta import ObjectKey, ObjectMeta
 from steersman.observability.runtime import Runtime
-from steersman.rbac import cluster_role
 from steersman_databases.api import Database, MySQLCluster, PostgreSQLCluster, PostgreSQLClusterSpec
 from steersman_databases.api.users import DatabaseUser
 from steersman_databases.controllers import ClusterParts, setup
@@ -31,6 +30,7 @@ from steersman_databases.engines.cluster_names import INSTANCE_LABEL, SUPERUSER,
 from steersman_databases.engines.errors import ServerUnreachable, SqlFailed
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 from steersman_databases.engines.server import Endpoint, Server
+from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime
 
 _CONTEXTS = {name.lower(): setting.context for name, setting in CATALOGS["17"].items()}
@@ -291,7 +291,7 @@ class ClusterWorld:
 
         It may do what its generated role allows, and must not be refused anything.
         """
-        await self.client.apply(NamespaceApply(metadata=ObjectMetaApply(name="kube-system")))
+        await self.client.apply(core.Namespace(metadata=meta.ObjectMeta(name="kube-system")))
         options = ManagerOptions(name="steersman-databases", graceful_shutdown_timeout=0)
         manager = Manager(transport or self.server.as_user(OPERATOR), options, self.runtime)
         self.setup(manager)

@@ -15,11 +15,11 @@ from steersman.errors import ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, Quantity
 from steersman.observability.runtime import Runtime
-from steersman.rbac import cluster_role
 from steersman_databases.api import Cluster, Database, DatabaseSpec, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.clusters.view import kind_of
 from steersman_databases.controllers import setup
 from steersman_databases.engines.model import ModelServer
+from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime
 
 KEY = ObjectKey("default", "orders")

@@ -9,8 +9,8 @@ from typing import Any, cast
 import msgspec
 
 from steersman.client import HttpRequest
-from steersman.crd import definitions
 from steersman_databases.api import Database, DatabaseUser
+from steersman_manifests.crd import definitions
 from steersman_testing import InMemoryApiServer
 
 

@@ -27,19 +27,13 @@ from cryptography.exceptions import InvalidSignature
 
 from database_support.server_process import NOBODY, environment, free_port, program
 from framework_support.certificates import CertificateAuthority
-from steersman.api.apply.core_v1 import (
-    ConfigMapApply,
-    ContainerApply,
-    PodApply,
-    PodSpecApply,
-)
-from steersman.api.apply.discovery_v1 import EndpointPortApply, EndpointSliceApply
+from steersman.api.apply import core, discovery, meta
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import MergePatch
 from steersman.client.sync import SyncClient
 from steersman.errors import NotFound
-from steersman.meta import ObjectKey, ObjectMetaApply
+from steersman.meta import ObjectKey
 from steersman_databases.engines.cluster_names import ClusterNames
 from steersman_databases.engines.mysql.cluster import MySQLCluster
 from steersman_databases.engines.mysql.furnishing import statements
@@ -95,9 +89,9 @@ class Member:
     def make_pod(self) -> None:
         """As a StatefulSet does."""
         labels = {f"{PREFIX}/member-of": CLUSTER, f"{PREFIX}/instance": str(self.number)}
-        metadata = ObjectMetaApply(name=self.pod.name, namespace=self.pod.namespace, labels=labels)
-        spec = PodSpecApply(containers=[ContainerApply(name="mysql", image="none")])
-        self.group.client.apply(PodApply(metadata=metadata, spec=spec))
+        metadata = meta.ObjectMeta(name=self.pod.name, namespace=self.pod.namespace, labels=labels)
+        spec = core.PodSpec(containers=[core.Container(name="mysql", image="none")])
+        self.group.client.apply(core.Pod(metadata=metadata, spec=spec))
 
     def delete_pod(self) -> None:
         """Force; its container is gone too. A new one has said nothing yet."""
@@ -290,7 +284,7 @@ class Members:
         """As the operator does where somebody has deleted it."""
         with contextlib.suppress(NotFound):
             self.client.delete(ConfigMap, self.key)
-        self.client.apply(ConfigMapApply(metadata=ObjectMetaApply(name=self.key.name, namespace=self.key.namespace)))
+        self.client.apply(core.ConfigMap(metadata=meta.ObjectMeta(name=self.key.name, namespace=self.key.namespace)))
         self.annotate(group_name=group_name, instances=",".join(str(one.number) for one in self.all))
 
     def name(self) -> str:
@@ -385,15 +379,15 @@ def _make_objects(group: Members, count: int) -> None:
     """What the operator makes, with the rights that it gives and no more."""
     client, namespace = group.client, group.namespace
 
-    def metadata(name: str, **labels: str) -> ObjectMetaApply:
-        return ObjectMetaApply(name=name, namespace=namespace, labels=labels)
+    def metadata(name: str, **labels: str) -> meta.ObjectMeta:
+        return meta.ObjectMeta(name=name, namespace=namespace, labels=labels)
 
     names, rights = ClusterNames(ObjectKey(namespace, CLUSTER)), MySQLCluster.rights
     store = names.store_of("mysql").every
     client.apply(access.service_account(names, {}))
     client.apply(access.role(names, {}, rights, store=store, instances=range(count), writable=[f"{CLUSTER}-rw"]))
     client.apply(access.role_binding(names, {}))
-    client.apply(ConfigMapApply(metadata=metadata(group.key.name)))
+    client.apply(core.ConfigMap(metadata=metadata(group.key.name)))
     group.annotate(group_name=GROUP_NAME, instances=",".join(map(str, range(count))))
     labels = {
         "app.kubernetes.io/name": "mysql",
@@ -401,9 +395,9 @@ def _make_objects(group: Members, count: int) -> None:
         "app.kubernetes.io/managed-by": "steersman-databases",
         "kubernetes.io/service-name": f"{CLUSTER}-rw",
     }
-    ports = [EndpointPortApply(name="sql", port=3306, protocol="TCP")]
+    ports = [discovery.EndpointPort(name="sql", port=3306, protocol="TCP")]
     slice_metadata = metadata(f"{CLUSTER}-rw-ipv4", **labels)
-    client.apply(EndpointSliceApply(metadata=slice_metadata, address_type="IPv4", ports=ports))
+    client.apply(discovery.EndpointSlice(metadata=slice_metadata, address_type="IPv4", ports=ports))
 
 
 def furnish(directory: Path, root: Path, servers: CertificateAuthority, clients: CertificateAuthority) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 from database_support.cluster_kubelet import ClusterKubelet
 from database_support.contents_in_memory import ContentsInMemory
 from database_support.patroni_model import Hosts, ModelTopology
-from steersman.api.apply.core_v1 import ConfigMapApply, NamespaceApply
+from steersman.api.apply import core, meta
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
 from steersman.client import MergePatch
 from steersman.controller import ReconcilerContext
 from steersman.manager import Manager, ManagerOptions
-from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
+from steersman.meta import ObjectKey, ObjectMeta
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, PostgreSQLClusterSpec
 from steersman_databases.api.cluster_parts import SqlReferences
 from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb
@@ -180,8 +180,8 @@ async def replaced(world: Clusters) -> None:
 
 async def configured(world: Clusters) -> None:
     """With a first database and SQL for it, which is refused at first."""
-    await world.client.apply(NamespaceApply(metadata=ObjectMetaApply(name="kube-system")))
-    sql = ConfigMapApply(metadata=ObjectMetaApply(name="sql", namespace="default"), data={"a.sql": "BROKEN"})
+    await world.client.apply(core.Namespace(metadata=meta.ObjectMeta(name="kube-system")))
+    sql = core.ConfigMap(metadata=meta.ObjectMeta(name="sql", namespace="default"), data={"a.sql": "BROKEN"})
     await world.client.apply(sql)
     refs = SqlReferences(config_map_refs=(KeySelector(name="sql", key="a.sql"),))
     bootstrap = Bootstrap(initdb=InitDb(post_init_application_sql_refs=refs))

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 from database_support.contents_in_memory import ContentsInMemory, ServerInMemory
-from steersman.api.apply.core_v1 import NamespaceApply, SecretApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import Secret
 from steersman.client import MergePatch
 from steersman.manager import Manager, ManagerOptions
-from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
+from steersman.meta import ObjectKey, decode_builtins
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.controllers import setup
 from steersman_databases.engines import Endpoint
@@ -101,9 +101,9 @@ def ready(world: Users) -> bool:
 async def prepare(world: Users) -> None:
     """Namespaces and the administrator's Secret."""
     for name in ("kube-system", "default"):
-        await world.client.apply(NamespaceApply(metadata=ObjectMetaApply(name=name)))
+        await world.client.apply(core.Namespace(metadata=meta.ObjectMeta(name=name)))
     data = {"username": b"admin", "password": b"s3cret"}
-    await world.client.apply(SecretApply(metadata=ObjectMetaApply(name="admin", namespace="default"), data=data))
+    await world.client.apply(core.Secret(metadata=meta.ObjectMeta(name="admin", namespace="default"), data=data))
 
 
 async def make_user(world: Users, **spec: Any) -> None:

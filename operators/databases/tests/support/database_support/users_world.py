@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from database_support.contents_in_memory import ADMINISTRATOR, ContentsInMemory, ServerInMemory
-from steersman.api.apply.core_v1 import NamespaceApply, SecretApply, ServiceApply, ServicePortApply, ServiceSpecApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import Secret
 from steersman.api.events_v1 import Event
 from steersman.client import Client
 from steersman.manager import Manager, ManagerOptions
-from steersman.meta import Condition, ObjectKey, ObjectMetaApply, decode_builtins, find_condition
+from steersman.meta import Condition, ObjectKey, decode_builtins, find_condition
 from steersman.observability.runtime import Runtime
-from steersman.rbac import cluster_role
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, UserCondition
 from steersman_databases.controllers import setup
 from steersman_databases.engines import Endpoint
 from steersman_databases.engines.port import Contents
+from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime
 
 OPERATOR = "system:serviceaccount:steersman-databases-system:steersman-databases"
@@ -50,7 +50,7 @@ class UsersWorld:
 
     async def namespace(self, name: str) -> None:
         """A namespace with an administrator's Secret in it."""
-        await self.client.apply(NamespaceApply(metadata=ObjectMetaApply(name=name)))
+        await self.client.apply(core.Namespace(metadata=meta.ObjectMeta(name=name)))
         data = {"username": ADMINISTRATOR.username, "password": ADMINISTRATOR.password}
         await self.secret("admin", data, name)
 
@@ -62,15 +62,15 @@ class UsersWorld:
         annotations: dict[str, str] | None = None,
     ) -> None:
         """A Secret of somebody's."""
-        metadata = ObjectMetaApply(name=name, namespace=namespace, annotations=annotations or {})
+        metadata = meta.ObjectMeta(name=name, namespace=namespace, annotations=annotations or {})
         data = {key: value.encode() for key, value in entries.items()}
-        await self.client.apply(SecretApply(metadata=metadata, data=data))
+        await self.client.apply(core.Secret(metadata=metadata, data=data))
 
     async def service(self, name: str, annotations: dict[str, str] | None = None) -> None:
         """A Service without pods."""
-        metadata = ObjectMetaApply(name=name, namespace="default", annotations=annotations or {})
-        ports = [ServicePortApply(port=5432, protocol="TCP")]
-        await self.client.apply(ServiceApply(metadata=metadata, spec=ServiceSpecApply(ports=ports)))
+        metadata = meta.ObjectMeta(name=name, namespace="default", annotations=annotations or {})
+        ports = [core.ServicePort(port=5432, protocol="TCP")]
+        await self.client.apply(core.Service(metadata=metadata, spec=core.ServiceSpec(ports=ports)))
 
     async def user(
         self, name: str = "clerk", namespace: str = "default", labels: dict[str, str] | None = None, **spec: Any

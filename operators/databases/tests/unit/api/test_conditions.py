@@ -9,11 +9,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from steersman.crd import definition
 from steersman_databases.api import CLUSTERS, UserCondition
 from steersman_databases.api.conditions import BY_KIND, next_step
 from steersman_databases.api.users import set_user_condition
 from steersman_databases.controllers.cluster_wiring import mysql_parts, postgresql_parts
+from steersman_manifests.crd import definition
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

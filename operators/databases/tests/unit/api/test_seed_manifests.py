@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import yaml
 
-from steersman.crd import violations
 from steersman.meta import decode_builtins
 from steersman_databases.api import DatabaseUser, PostgreSQLCluster
+from steersman_manifests.crd import violations
 
 CLUSTER = """
 apiVersion: databases.steersman.dev/v1alpha1

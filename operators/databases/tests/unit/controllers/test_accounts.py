@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from database_support.cluster_world import KEY, NAMES, ClusterWorld
-from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
 from steersman.client import MergePatch
 from steersman.controller import ReconcilerContext
-from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
+from steersman.meta import ObjectKey, decode_builtins
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.controllers import ClusterParts
 from steersman_databases.engines.cluster_names import OPERATOR
@@ -200,7 +200,7 @@ async def test_who_is_declared_on_the_cluster_is_known_to_who_looks_for_users_wi
     await world.client.create(decode_builtins({**labelled, "spec": {"user": "jim"}}, DatabaseUser))
     shop = {"metadata": {"name": "shop", "namespace": "default"}, "spec": {"clusterRef": {"name": "orders"}}}
     await world.client.create(decode_builtins(shop, Database))
-    till = SecretApply(metadata=ObjectMetaApply(name="till-app", namespace="default", labels=OURS))
+    till = core.Secret(metadata=meta.ObjectMeta(name="till-app", namespace="default", labels=OURS))
     await world.client.apply(till)
     async with world.operator():
         await world.create(instances=1)

@@ -12,10 +12,10 @@ from msgspec import structs
 from database_support.cluster_world import NAMES, ClusterWorld
 from database_support.group_world import GroupWorld
 from database_support.planned_cluster import THREE, VIEW, member, observed, primary
-from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.apply import core, meta
 from steersman.client import HttpRequest
 from steersman.errors import ApiStatus, error_from_status
-from steersman.meta import ObjectMetaApply, Quantity
+from steersman.meta import Quantity
 from steersman_databases.api.cluster_parts import Storage
 from steersman_databases.api.conditions import BY_KIND
 from steersman_databases.clusters.x509 import make_authority, sign_server
@@ -100,8 +100,8 @@ def test_a_given_certificate_that_is_not_there_and_one_that_expires(make: type[C
             authority = make_authority("company", now - timedelta(days=1), timedelta(days=3650))
             pair = sign_server(authority, ["*.default.svc"], now - timedelta(days=1), timedelta(days=days))
             data = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": authority.certificate}
-            metadata = ObjectMetaApply(name="company", namespace=NAMES.key.namespace)
-            await world.client.apply(SecretApply(metadata=metadata, data={k: v.encode() for k, v in data.items()}))
+            metadata = meta.ObjectMeta(name="company", namespace=NAMES.key.namespace)
+            await world.client.apply(core.Secret(metadata=metadata, data={k: v.encode() for k, v in data.items()}))
 
         async with world.operator():
             await world.create(instances=1)

@@ -17,13 +17,13 @@ from steersman.api.networking_v1 import NetworkPolicy
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.api.rbac_v1 import Role, RoleBinding
 from steersman.client import MergePatch
-from steersman.crd import violations
 from steersman.meta import ObjectKey, Quantity, decode_builtins, to_builtins
 from steersman_databases.api import MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.cluster_parts import Storage
 from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb
 from steersman_databases.clusters.x509 import make_authority, names_in, sign_server
 from steersman_databases.resources import policy
+from steersman_manifests.crd import violations
 from steersman_testing import virtual_time
 
 

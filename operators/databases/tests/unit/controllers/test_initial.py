@@ -11,11 +11,11 @@ import pytest
 from database_support.cluster_world import KEY, NAMES, ClusterWorld
 from database_support.group_world import GroupWorld
 from database_support.job_runner import WORDS
-from steersman.api.apply.core_v1 import ConfigMapApply, SecretApply
+from steersman.api.apply import core, meta
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Pod, Secret, Service
 from steersman.client import HttpRequest, HttpResponse, MergePatch
-from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins, to_builtins
+from steersman.meta import ObjectKey, decode_builtins, to_builtins
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.mysql_cluster import MySQLBootstrap
 from steersman_databases.api.postgresql_cluster import Bootstrap
@@ -46,10 +46,10 @@ def with_sql(**initdb: Any) -> Bootstrap:
 
 async def give(world: ClusterWorld, sql: str = "CREATE TABLE a", seed: str = "CREATE TABLE s") -> None:
     """What ``with_sql`` names."""
-    metadata = ObjectMetaApply(name="sql", namespace="default")
-    await world.client.apply(ConfigMapApply(metadata=metadata, data={"a.sql": sql}))
-    metadata = ObjectMetaApply(name="seed", namespace="default")
-    await world.client.apply(SecretApply(metadata=metadata, data={"s.sql": seed.encode()}))
+    metadata = meta.ObjectMeta(name="sql", namespace="default")
+    await world.client.apply(core.ConfigMap(metadata=metadata, data={"a.sql": sql}))
+    metadata = meta.ObjectMeta(name="seed", namespace="default")
+    await world.client.apply(core.Secret(metadata=metadata, data={"s.sql": seed.encode()}))
 
 
 def opens(world: ClusterWorld) -> bool:
@@ -80,8 +80,8 @@ async def test_database_and_owner_are_made_and_kept() -> None:
 @virtual_time
 async def test_a_given_password_that_changes_is_set() -> None:
     world = ClusterWorld()
-    given = ObjectMetaApply(name="given", namespace="default")
-    await world.client.apply(SecretApply(metadata=given, data={"username": b"orders", "password": b"one"}))
+    given = meta.ObjectMeta(name="given", namespace="default")
+    await world.client.apply(core.Secret(metadata=given, data={"username": b"orders", "password": b"one"}))
     async with world.operator():
         await world.create(instances=1, bootstrap=bootstrap(secret={"name": "given"}))
         await world.ready(1)
@@ -95,13 +95,13 @@ async def test_a_given_password_that_changes_is_set() -> None:
 def test_a_given_secret_that_fits_no_more_stops_nothing(make: type[ClusterWorld], declared: type[Any]) -> None:
 
     async def story() -> None:
-        world, given = make(), ObjectMetaApply(name="given", namespace="default")
-        await world.client.apply(SecretApply(metadata=given, data={"username": b"orders", "password": b"one"}))
+        world, given = make(), meta.ObjectMeta(name="given", namespace="default")
+        await world.client.apply(core.Secret(metadata=given, data={"username": b"orders", "password": b"one"}))
         async with world.operator():
             named = decode_builtins({"initdb": {"secret": {"name": "given"}}}, declared)
             await world.create(instances=1, bootstrap=named)
             await world.ready(1)
-            await world.client.apply(SecretApply(metadata=given, data={"username": b"other", "password": b"two"}))
+            await world.client.apply(core.Secret(metadata=given, data={"username": b"other", "password": b"two"}))
             await world.until("told", lambda: world.condition("InitialDatabase") == "False/OwnerSecretInvalid", 60)
             assert "Secret given needs username: orders" in world.message("InitialDatabase")
             assert world.condition("Ready") == "False/Degraded"
@@ -110,7 +110,7 @@ def test_a_given_secret_that_fits_no_more_stops_nothing(make: type[ClusterWorld]
             await world.client.delete(Service, service)
             await world.until("it is made anew", lambda: world.server.read(Service, service), 60)
             assert world.hosts.sql.lets_in("orders", "one") and world.secret("orders-app")["password"] == "one"
-            await world.client.apply(SecretApply(metadata=given, data={"username": b"orders", "password": b"two"}))
+            await world.client.apply(core.Secret(metadata=given, data={"username": b"orders", "password": b"two"}))
             await world.until("set", lambda: world.hosts.sql.lets_in("orders", "two"), 60)
             await world.ready(1)
             assert world.condition("InitialDatabase") == "True/DatabaseReady"

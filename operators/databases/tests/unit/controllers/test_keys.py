@@ -17,10 +17,9 @@ from steersman.api.core_v1 import PersistentVolumeClaim, Secret
 from steersman.api.events_v1 import Event
 from steersman.cache import InformerOptions
 from steersman.client import Client, MergePatch
-from steersman.controller import Reconciler, ReconcilerContext, Request, Result
+from steersman.controller import ReconcilerContext, Request, RequestReconciler, Result
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, Quantity
-from steersman.rbac import cluster_role
 from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.api.cluster_parts import SecretReference
 from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb
@@ -34,6 +33,7 @@ from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as 
 from steersman_databases.resources import instance_of
 from steersman_databases.resources.claims import data_claim
 from steersman_databases.resources.names import MANAGED_BY
+from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 NAMESPACE = "shop"
@@ -110,7 +110,7 @@ class World:
         self.server.load(body)
 
 
-class KeysReconciler(Reconciler[PostgreSQLCluster]):
+class KeysReconciler(RequestReconciler[PostgreSQLCluster]):
     """As the cluster's controller does: first the keys, then the claim that owns them."""
 
     def __init__(self, context: ReconcilerContext, world: World) -> None:

@@ -9,13 +9,13 @@ import pytest
 from database_support.cluster_views import view
 from database_support.contents_in_memory import ContentsInMemory, ServerInMemory
 from database_support.users_world import CLERK, UsersWorld
-from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.apply import core, meta
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
 from steersman.cache import InformerOptions
 from steersman.client import MergePatch
 from steersman.manager import Manager
-from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
+from steersman.meta import ObjectKey, decode_builtins
 from steersman_databases.api import (
     Cluster,
     Database,
@@ -92,8 +92,8 @@ class ClusterWorld(UsersWorld):
         ring = keyring(of, KeysWish(), kept, None, self.runtime.clock.now())
         for key, data in ring.data.items():
             labels = {"app.kubernetes.io/managed-by": "steersman-databases"}
-            metadata = ObjectMetaApply(name=key.name, namespace=key.namespace, labels=labels)
-            await self.client.apply(SecretApply(metadata=metadata, data=data))
+            metadata = meta.ObjectMeta(name=key.name, namespace=key.namespace, labels=labels)
+            await self.client.apply(core.Secret(metadata=metadata, data=data))
         return ring.bundle
 
 

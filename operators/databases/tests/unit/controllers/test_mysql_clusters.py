@@ -12,10 +12,10 @@ from database_support.group_model import GtidSet
 from database_support.group_world import KEY, NAMES, GroupWorld
 from steersman.api.core_v1 import PersistentVolumeClaim
 from steersman.api.events_v1 import Event
-from steersman.crd import violations
 from steersman.meta import ObjectMeta
 from steersman_databases.api import MySQLCluster, MySQLClusterSpec, PostgreSQLCluster, PostgreSQLClusterSpec
 from steersman_databases.controllers.mysql import OfMySQL
+from steersman_manifests.crd import violations
 from steersman_testing import virtual_time
 
 ERRANT = "bbbbbbbb-0000-0000-0000-000000000000:1-3"

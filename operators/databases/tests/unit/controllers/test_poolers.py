@@ -14,11 +14,11 @@ from steersman.api.core_v1 import ConfigMap, Pod, ResourceRequirements, Secret, 
 from steersman.api.networking_v1 import NetworkPolicy
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.client import MergePatch
-from steersman.crd import violations
 from steersman.meta import ObjectKey, ObjectMeta, decode_builtins, to_builtins
 from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterSpec
 from steersman_databases.api.cluster_parts import Pooler, Services, ServiceTemplate
 from steersman_databases.engines.postgresql.pgbouncer import PORT
+from steersman_manifests.crd import violations
 from steersman_testing import virtual_time
 
 

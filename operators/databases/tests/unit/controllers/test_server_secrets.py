@@ -10,10 +10,10 @@ import pytest
 from database_support.contents_in_memory import ADMINISTRATOR, ContentsInMemory
 from database_support.users_world import HOST, UsersWorld
 from framework_support.certificates import CertificateAuthority
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap, Secret
 from steersman.client import MergePatch
-from steersman.meta import ObjectKey, ObjectMetaApply
+from steersman.meta import ObjectKey
 from steersman_databases.api import DatabaseUser
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Server
@@ -64,8 +64,8 @@ class RefWorld(UsersWorld):
         await self.until("well", lambda: self.database_reason("shop") == "DatabaseReady", seconds)
 
     async def config(self, name: str, entries: Mapping[str, str]) -> None:
-        metadata = ObjectMetaApply(name=name, namespace="default")
-        await self.client.apply(ConfigMapApply(metadata=metadata, data=entries))
+        metadata = meta.ObjectMeta(name=name, namespace="default")
+        await self.client.apply(core.ConfigMap(metadata=metadata, data=entries))
 
     async def put(self, kind: type[Secret | ConfigMap], name: str, entries: Mapping[str, str]) -> None:
         await (self.secret(name, dict(entries)) if kind is Secret else self.config(name, entries))

@@ -10,11 +10,9 @@ import pytest
 
 from steersman.api.core_v1 import LocalObjectReference
 from steersman.client import Client, JsonPatch, MergePatch
-from steersman.crd import definition
 from steersman.errors import ConnectionFailed, InternalError, Invalid
 from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, decode_builtins
-from steersman.rbac import cluster_role
 from steersman_databases.api import (
     Database,
     DatabaseSpec,
@@ -37,6 +35,8 @@ from steersman_databases.api.users import DatabaseUserSpec
 from steersman_databases.engines import engine_named
 from steersman_databases.main import WEBHOOKS, setup
 from steersman_databases.webhooks import setup_webhooks
+from steersman_manifests.crd import definition
+from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 from steersman_testing.webhooks import serve_webhooks
 

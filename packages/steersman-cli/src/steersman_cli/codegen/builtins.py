@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from steersman.api.openapi import published_schemas
-from steersman.crd.builtin import EMBEDDED_METADATA, QUANTITY, builtin_schema
-from steersman.crd.errors import SchemaError
-from steersman.crd.schema import schema_of
 from steersman.meta import Condition
+from steersman_cli.codegen.names import apply_module_name
+from steersman_manifests.crd.builtin import EMBEDDED_METADATA, QUANTITY, builtin_schema
+from steersman_manifests.crd.errors import SchemaError
+from steersman_manifests.crd.schema import schema_of
+from steersman_manifests.openapi import published_schemas
 
 Schema = dict[str, Any]
 
@@ -34,8 +35,8 @@ class BuiltinType(NamedTuple):
 
 
 _META_TYPES = {
-    "Condition": BuiltinType(("steersman.meta", "Condition"), ("steersman.api.apply.meta_v1", "ConditionApply")),
-    "ObjectMeta": BuiltinType(("steersman.meta", "ObjectMeta"), ("steersman.meta", "TemplateMetaApply")),
+    "Condition": BuiltinType(("steersman.meta", "Condition"), ("steersman.api.apply.meta", "Condition")),
+    "ObjectMeta": BuiltinType(("steersman.meta", "ObjectMeta"), ("steersman.meta.apply", "TemplateMeta")),
 }
 
 
@@ -86,7 +87,7 @@ def _builtin_types(name: str) -> BuiltinType | None:
     package, _, kind = name.rpartition(".")
     group, _, version = package.removeprefix("io.k8s.api.").partition(".")
     module = _API_MODULES.get(package, f"{group}_{version}")
-    read, apply = (f"steersman.api.{module}", kind), (f"steersman.api.apply.{module}", f"{kind}Apply")
+    read, apply = (f"steersman.api.{module}", kind), (f"steersman.api.apply.{apply_module_name(module)}", kind)
     if not all(_exists(*place) for place in (read, apply)):
         return None
     return BuiltinType(read, apply)

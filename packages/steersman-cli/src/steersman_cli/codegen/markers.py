@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from steersman.meta.formats import known_format
+from steersman_cel.formats import known_format
 from steersman_cli.codegen.expressions import call, keyword_argument, literal, string_literal, tuple_literal
 
 Schema = dict[str, Any]

@@ -16,6 +16,8 @@ _WORD_START = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _ACRONYM_END = re.compile(r"([A-Z]+)([A-Z][a-z])")
 _SENTENCE_END = re.compile(r"(?<!e\.g)(?<!i\.e)(?<!etc)[.!?](?=\s|$)")
 _MAX_SENTENCE_LENGTH = 400
+# Modules of versions that Kubernetes serves in addition to the preferred version of the group.
+_OTHER_VERSIONS = frozenset({"autoscaling_v1"})
 
 
 def attribute_name(wire: str) -> str:
@@ -39,6 +41,14 @@ def class_name_part(wire: str) -> str:
 def module_name(group: str, version: str) -> str:
     """``cert-manager.io`` and ``v1`` → ``cert_manager_io_v1``."""
     return _INVALID_CHARACTERS.sub("_", f"{group}_{version}").lower()
+
+
+def apply_module_name(module: str) -> str:
+    """The module of apply configurations for a built-in module: ``apps_v1`` → ``apps``.
+
+    Only versions that are not the preferred one of their group keep the version in the name.
+    """
+    return module if module in _OTHER_VERSIONS else module.rpartition("_")[0]
 
 
 @cache

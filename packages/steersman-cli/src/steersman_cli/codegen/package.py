@@ -33,7 +33,8 @@ def generate_package(
 ) -> GeneratedPackage:
     """Generate typed modules for the kinds of CustomResourceDefinitions.
 
-    Each version of a group becomes one module with types to read, and one in ``apply`` with apply configurations.
+    Each version of a group becomes one module with types to read, and one in ``apply`` with apply configurations
+    of the same class names.
     ``ruff format`` formats them.
 
     Args:

@@ -32,10 +32,7 @@ def render_module(module: Module, purpose: Purpose, *, descriptions: bool, width
         descriptions: write descriptions as docstrings.
         width: columns of a docstring line.
     """
-    local_names = module.class_names
-    if purpose == "apply":
-        local_names |= {f"{name}Apply" for name in local_names}
-    target = ModuleSource(purpose, local_names=local_names)
+    target = ModuleSource(purpose, local_names=module.class_names)
     classes = [c for kind in module.kinds for c in _KindRenderer(kind, module, target, descriptions, width).render()]
     return target.render(docstring_lines(_module_title(module, purpose), width, ""), classes)
 
@@ -68,8 +65,7 @@ class _KindRenderer:
         self._target = target
         self._descriptions = descriptions
         self._width = width
-        self._suffix = "Apply" if target.purpose == "apply" else ""
-        self._types = TypeRenderer(target, lambda schema: f"{kind.class_name_of(schema)}{self._suffix}")
+        self._types = TypeRenderer(target, kind.class_name_of)
         self._list_map_keys = _list_map_keys(kind.schema)
 
     def render(self) -> Iterator[ClassSource]:
@@ -79,12 +75,10 @@ class _KindRenderer:
             decorator = resource_decorator(self._kind, self._target.add_import)
             yield self._class(name, base, self._kind.schema, decorator, reserved=_OBJECT_ATTRIBUTES)
         else:
-            self._target.add_import(f"..{self._module.name}", name)
-            base = f"{self._target.add_import('steersman.meta', 'ApplyConfiguration')}[{name}]"
-            read_type = f"read_type = {name}"
-            yield self._class(
-                f"{name}Apply", base, self._kind.schema, constants=(read_type,), reserved=_OBJECT_ATTRIBUTES
-            )
+            read_type = f"{self._target.add_import('..', self._module.name)}.{name}"
+            base = f"{self._target.add_import('steersman.meta', 'ApplyConfiguration')}[{read_type}]"
+            constants = (f"read_type = {read_type}\n",)
+            yield self._class(name, base, self._kind.schema, constants=constants, reserved=_OBJECT_ATTRIBUTES)
         for struct in sorted(self._kind.structs.values(), key=lambda s: s.name):
             yield self._struct(struct)
 
@@ -94,7 +88,7 @@ class _KindRenderer:
             arguments = tuple(struct_arguments(struct.schema, self._target.add_import))
             decorator = call(self._target.add_import("steersman.meta", "schema"), *arguments) if arguments else ""
         base = self._target.add_import("steersman.meta", "FrozenStruct")
-        return self._class(f"{struct.name}{self._suffix}", base, struct.schema, decorator)
+        return self._class(struct.name, base, struct.schema, decorator)
 
     def _class(
         self,

@@ -107,14 +107,16 @@ class ModuleSource:
             return subscript(self.add_import("collections.abc", "Mapping"), "str", value)
         return subscript(self.add_import("steersman.meta", "FrozenDict"), "str", value)
 
-    def render(self, docstring: Iterable[str], classes: Iterable[ClassSource]) -> str:
+    def render(self, docstring: Iterable[str], classes: Iterable[ClassSource], exports: Iterable[str] = ()) -> str:
         """The source of the module, not yet formatted.
 
         Args:
             docstring: lines.
             classes: in the order of definition.
+            exports: the names of ``__all__``. Defaults to no ``__all__``.
         """
-        body = "\n\n\n".join(c.render() for c in classes)
+        names = ", ".join(string_literal(name) for name in exports)
+        body = "\n\n\n".join((*([f"__all__ = [{names}]"] if names else []), *(c.render() for c in classes)))
         blocks = self._import_blocks(uses_msgspec="msgspec.field(" in body)
         future = "from __future__ import annotations"
         return "\n\n".join(("\n".join(docstring), future, *blocks, f"\n{body}\n"))

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from steersman.meta import Duration, Quantity
 from steersman.meta.duration import PATTERN as DURATION_PATTERN
-from steersman.meta.formats import known_format
+from steersman_cel.formats import known_format
 from steersman_cli.codegen.builtins import is_quantity, match_builtin
 from steersman_cli.codegen.expressions import call, literal, string_literal, subscript, union
 from steersman_cli.codegen.markers import field_arguments, is_literal_enum

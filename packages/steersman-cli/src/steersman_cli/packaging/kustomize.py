@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from steersman.errors import ConfigurationError
-from steersman.meta.manifests import Manifest, parse_manifests
+from steersman_manifests.manifest_files import Manifest, parse_manifests
 
 
 def build_kustomization(directory: Path) -> list[Manifest]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from steersman.errors import ConfigurationError
-from steersman.meta.manifests import Manifest
 from steersman_cli.packaging.kustomize import build_kustomization
+from steersman_manifests.manifest_files import Manifest
 
 PLACEHOLDER_IMAGE = "controller:latest"
 """Placeholder of the operator's image in config/manager, the same as kubebuilder's."""

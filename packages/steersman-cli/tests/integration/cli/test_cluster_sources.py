@@ -11,10 +11,10 @@ from typer.testing import CliRunner, Result
 from framework_support.widget import Widget
 from steersman import SyncClient
 from steersman.api.rbac_v1 import ClusterRole
-from steersman.crd import definition
 from steersman.meta import decode_builtins
-from steersman.rbac import ResourceAccess
 from steersman_cli import app
+from steersman_manifests.crd import definition
+from steersman_manifests.rbac import ResourceAccess
 from steersman_testing.access_recording import write_accesses
 from steersman_testing.envtest import Envtest
 

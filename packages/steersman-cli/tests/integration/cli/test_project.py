@@ -19,8 +19,8 @@ from framework_support.projects import CREATE, INIT, create_project, prepare_dir
 from steersman.client import Client
 from steersman.errors import NotFound
 from steersman.meta import ApiResource, ObjectKey, unstructured
-from steersman.meta.manifests import load_manifests
 from steersman_cli.apply import Applier
+from steersman_manifests.manifest_files import load_manifests
 from steersman_testing.envtest import Envtest
 from steersman_testing.envtest.ports import reserve_port
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from steersman import Manager, Reconciler, Request, Resource, Result, Spec, Status, resource
+from steersman import Manager, Request, RequestReconciler, Resource, Result, Spec, Status, resource
 from steersman.api.core_v1 import ConfigMap
 from steersman.errors import ConfigurationError
 from steersman.manager import ManagerOptions
-from steersman.meta.yaml_codec import load_yaml_documents
 from steersman.webhook import WebhookServerOptions
 from steersman_cli.packaging import Maintainer, OperatorManifests, ProjectMetadata
 from steersman_cli.packaging.bundle import Bundle, BundleSettings, OperatorInfo, build_bundle
+from steersman_manifests.yaml_codec import load_yaml_documents
 from steersman_testing import InMemoryApiServer
 
 IMAGE = "registry.example.com/databaseuser:v1.0.0"
@@ -33,7 +33,7 @@ class DatabaseUser(Resource[Spec, Status]):
     """A DatabaseUser."""
 
 
-class IdleReconciler(Reconciler[DatabaseUser]):
+class IdleReconciler(RequestReconciler[DatabaseUser]):
     async def reconcile(self, request: Request) -> Result:
         return Result()
 

@@ -13,8 +13,8 @@ import pytest
 from framework_support.helm_runner import Helm
 from framework_support.packaged_operator import Manifest, operator_container, single_manifest, with_changed
 from framework_support.projects import EXAMPLES, create_project
-from steersman.meta.yaml_codec import dump_yaml
 from steersman_cli.packaging import OperatorManifests
+from steersman_manifests.yaml_codec import dump_yaml
 
 from .conftest import WriteChart
 

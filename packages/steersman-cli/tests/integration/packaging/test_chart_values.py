@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from framework_support.packaged_operator import Manifest, operator_container, single_manifest, with_changed
-from steersman.meta.yaml_codec import dump_yaml
 from steersman_cli.packaging import OperatorManifests
+from steersman_manifests.yaml_codec import dump_yaml
 
 from .conftest import WriteChart
 

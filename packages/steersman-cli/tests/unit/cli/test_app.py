@@ -14,8 +14,8 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from framework_support.widget import Widget
-from steersman.crd import definition
 from steersman_cli import app
+from steersman_manifests.crd import definition
 
 
 def steersman(*arguments: str) -> Result:

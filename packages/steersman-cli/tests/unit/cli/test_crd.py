@@ -10,8 +10,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from framework_support.crd_twins import TWINS, v1
-from steersman.crd import definition
 from steersman_cli import app
+from steersman_manifests.crd import definition
 
 
 def diff(*arguments: str, stdin: str = "") -> Result:

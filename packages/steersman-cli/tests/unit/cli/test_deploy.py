@@ -17,13 +17,13 @@ from steersman import Client, MergePatch, ObjectMeta
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Namespace, Pod
 from steersman.client import HttpRequest, HttpResponse, Transport
-from steersman.crd import definition
 from steersman.errors import ConfigurationError, NotFound, SteersmanError
 from steersman.meta import ObjectKey, decode_builtins
 from steersman_cli import deploy
 from steersman_cli.apply import Applier, rollout_pending_reason, wait_available
 from steersman_cli.exit_codes import CheckFailed
 from steersman_cli.project import Project
+from steersman_manifests.crd import definition
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop-system"}}

@@ -8,14 +8,14 @@ import pytest
 import yaml
 
 from framework_support.widget import Widget
-from steersman import Client, Manager, ManagerOptions, Reconciler, Request, Result
+from steersman import Client, Manager, ManagerOptions, Request, RequestReconciler, Result
 from steersman.api.core_v1 import ConfigMap
-from steersman.crd import definition
 from steersman.meta import ApiResource, Unstructured, unstructured
-from steersman.rbac import cluster_role
 from steersman.webhook import WebhookServerOptions
 from steersman_cli.doctor_checks import CheckResult, ProjectChecks
 from steersman_cli.project import Project
+from steersman_manifests.crd import definition
+from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_time
 
 SERVING = WebhookServerOptions(service="shop-webhook", namespace="shop-system")
@@ -33,7 +33,7 @@ WEBHOOK = api_resource_type(
 )
 
 
-class WidgetReconciler(Reconciler[Widget]):
+class WidgetReconciler(RequestReconciler[Widget]):
     async def reconcile(self, request: Request) -> Result:
         return Result()
 

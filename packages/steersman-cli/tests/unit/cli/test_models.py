@@ -10,8 +10,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from framework_support.crd_twins import v1
-from steersman.crd import definition
 from steersman_cli import app, models
+from steersman_manifests.crd import definition
 
 CRDS = yaml.safe_dump_all([definition(v1.Task), definition(v1.Fixed), {"kind": "Namespace", "apiVersion": "v1"}])
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from steersman.rbac import ResourceAccess
 from steersman_cli import app
+from steersman_manifests.rbac import ResourceAccess
 from steersman_testing.access_recording import write_accesses
 
 

@@ -17,9 +17,9 @@ from typer.testing import CliRunner, Result
 from framework_support.widget import Widget
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, connect, load_config
-from steersman.crd import definition
 from steersman.meta import ObjectKey
 from steersman_cli import app
+from steersman_manifests.crd import definition
 
 FOREIGN_KUBECONFIG = "apiVersion: v1\nkind: Config\ncurrent-context: production\n"
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"

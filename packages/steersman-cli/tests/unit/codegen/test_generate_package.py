@@ -11,10 +11,10 @@ import pytest
 from framework_support.crd_foreign.packages import kinds_of, ruff, written
 from framework_support.crd_twins import TWINS
 from framework_support.crd_twins.normal import differences, same_to_the_server
-from steersman.crd import definition, violations
 from steersman.errors import ConfigurationError
 from steersman.meta import Object, decode_builtins
 from steersman_cli.codegen import generate_package
+from steersman_manifests.crd import definition, violations
 from steersman_testing import InMemoryApiServer, virtual_runtime
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import pytest
 
 from steersman.api.core_v1 import LocalObjectReference, ResourceRequirements
-from steersman.crd import definition
 from steersman.meta import Field, Resource, Scale, Spec, Status, resource
 from steersman_cli.packaging.bundle.descriptors import Descriptor, humanize, spec_descriptors, status_descriptors
+from steersman_manifests.crd import definition
 
 
 class WidgetSpec(Spec):

@@ -13,11 +13,11 @@ import msgspec
 from msgspec import structs
 
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
-from steersman.crd import definitions
 from steersman.errors import ApiError, ConnectionFailed
 from steersman.meta import ApiResource, Object, ObjectKey, to_builtins
 from steersman.meta.custom_resource import is_decorated
 from steersman.observability.runtime import Runtime
+from steersman_manifests.crd import definitions
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.access.authorization import (
     ADMIN_USER,

@@ -19,8 +19,8 @@ import yaml
 
 from steersman.client import Client, ClusterConfig, Discovery, Impersonation, SyncClient, connect, load_config
 from steersman.errors import ConfigurationError, SteersmanError
-from steersman.meta.manifests import Manifest
 from steersman.observability.logging import get_logger
+from steersman_manifests.manifest_files import Manifest
 from steersman_testing.envtest.binaries import find_binaries
 from steersman_testing.envtest.control_plane import ControlPlane
 from steersman_testing.envtest.directory import EnvironmentDirectory

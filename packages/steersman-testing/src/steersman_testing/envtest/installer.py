@@ -16,7 +16,7 @@ from steersman.api.rbac_v1 import ClusterRole, ClusterRoleBinding, Role, RoleBin
 from steersman.client import Client
 from steersman.errors import ApiError, ConfigurationError, NotFound, ServerError, SteersmanError, TooManyRequests
 from steersman.meta import ApiResource, FrozenDict, ObjectKey, ObjectMeta, Unstructured, metadata_only, unstructured
-from steersman.meta.manifests import Manifest
+from steersman_manifests.manifest_files import Manifest
 from steersman_testing.envtest.webhooks import LocalWebhookServing, redirect_conversion, redirect_webhooks
 from steersman_testing.manifests import CRD_KINDS, WEBHOOK_KINDS, ManifestSource, collect_manifests
 

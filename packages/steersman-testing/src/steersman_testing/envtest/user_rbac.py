@@ -21,7 +21,7 @@ from steersman.api.rbac_v1 import ClusterRole, ClusterRoleBinding, RoleBinding
 from steersman.client import Client
 from steersman.errors import ConfigurationError, NotFound, SteersmanError
 from steersman.meta import ObjectKey
-from steersman.meta.manifests import Manifest
+from steersman_manifests.manifest_files import Manifest
 from steersman_testing.envtest.installer import ResourceInstaller, poll_until
 
 RoleReference: TypeAlias = str | Mapping[str, Any]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steersman.meta.manifests import Manifest
+from steersman_manifests.manifest_files import Manifest
 from steersman_testing.envtest.directory import EnvironmentDirectory
 from steersman_testing.envtest.ports import reserve_port
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from steersman.crd import definition
 from steersman.meta import ApiResource, ObjectKey, Resource
+from steersman_manifests.crd import definition
 from steersman_testing.apiserver.values import JsonObject, clone, get_array, get_object, is_map
 from steersman_testing.transitions.document_paths import DocumentPath, format_path
 

@@ -217,7 +217,6 @@ class InMemorySystem:
         for controller in self._controllers():
             latest = {info.request: info for info in controller.recent()}
             for info in latest.values():
-                # A reconcile that requeues has the same back-off, but is not an error.
                 if info.result == "error" and controller.queue.failures(info.request):
                     errors = ", ".join(info.errors) or "an error"
                     return f"{controller.name} fails on {info.request} with {errors}, attempt {info.attempt}"

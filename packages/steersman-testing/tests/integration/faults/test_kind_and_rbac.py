@@ -11,12 +11,12 @@ from framework_support.fault_tests import FaultScale, StartOperator, write_measu
 from framework_support.gadget import Gadget
 from framework_support.operator_process import OperatorProcess
 from steersman.api.apiextensions_v1 import CustomResourceDefinition
-from steersman.api.apply.rbac_v1 import PolicyRuleApply, RoleApply, RoleBindingApply, RoleRefApply, SubjectApply
+from steersman.api.apply import meta, rbac
 from steersman.api.core_v1 import ConfigMap
 from steersman.api.rbac_v1 import RoleBinding
 from steersman.client import Client, MergePatch, connect
 from steersman.errors import Forbidden, NotFound
-from steersman.meta import ObjectKey, ObjectMetaApply, unstructured
+from steersman.meta import ObjectKey, unstructured
 from steersman_testing.envtest import Envtest
 
 DEFINITION = ObjectKey("", "gadgets.faults.example.com")
@@ -99,15 +99,15 @@ async def _set_replicas(churn: Churn, key: ObjectKey, replicas: int | str) -> No
 
 async def _grant(churn: Churn) -> None:
     """Grant the permissions of the operator to ``USER``."""
-    metadata = ObjectMetaApply(name=USER, namespace=churn.namespace)
+    metadata = meta.ObjectMeta(name=USER, namespace=churn.namespace)
     rules = [
-        PolicyRuleApply(api_groups=[group], resources=resources, verbs=["get", "list", "watch", "create", "patch"])
+        rbac.PolicyRule(api_groups=[group], resources=resources, verbs=["get", "list", "watch", "create", "patch"])
         for group, resources in (("", ["configmaps"]), ("faults.example.com", ["gadgets", "gadgets/status"]))
     ]
-    await churn.client.apply(RoleApply(metadata=metadata, rules=rules))
-    role = RoleRefApply(api_group="rbac.authorization.k8s.io", kind="Role", name=USER)
-    user = SubjectApply(api_group="rbac.authorization.k8s.io", kind="User", name=USER)
-    await churn.client.apply(RoleBindingApply(metadata=metadata, role_ref=role, subjects=[user]))
+    await churn.client.apply(rbac.Role(metadata=metadata, rules=rules))
+    role = rbac.RoleRef(api_group="rbac.authorization.k8s.io", kind="Role", name=USER)
+    user = rbac.Subject(api_group="rbac.authorization.k8s.io", kind="User", name=USER)
+    await churn.client.apply(rbac.RoleBinding(metadata=metadata, role_ref=role, subjects=[user]))
 
 
 async def _may_list(client: Client, namespace: str) -> bool:

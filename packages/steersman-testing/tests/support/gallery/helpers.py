@@ -8,28 +8,13 @@ from typing import Any
 
 from msgspec import UNSET
 
-from steersman.api.apply.core_v1 import (
-    ContainerApply,
-    PersistentVolumeClaimVolumeSourceApply,
-    PodApply,
-    PodSpecApply,
-    VolumeApply,
-)
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import Pod
 from steersman.client import MergePatch
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.errors import NotFound
 from steersman.manager import Manager
-from steersman.meta import (
-    Condition,
-    Object,
-    ObjectKey,
-    ObjectMeta,
-    ObjectMetaApply,
-    OwnerReference,
-    Resource,
-    set_condition,
-)
+from steersman.meta import Condition, Object, ObjectKey, ObjectMeta, OwnerReference, Resource, set_condition
 from steersman_testing import VirtualClock
 from steersman_testing.simulation import World
 
@@ -56,9 +41,9 @@ def owned_metadata(
     *,
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
-) -> ObjectMetaApply:
+) -> meta.ObjectMeta:
     """Return the metadata of an object with the owner label of ``owner``."""
-    return ObjectMetaApply(
+    return meta.ObjectMeta(
         name=owner.metadata.name + suffix,
         namespace=owner.metadata.namespace,
         labels={OWNER_LABEL: owner.metadata.name, **(labels or {})},
@@ -109,16 +94,16 @@ def with_ready_condition(
 # Pods
 
 
-def pod(metadata: ObjectMetaApply, *, image: str = "example.com/app", claim: str = "", node: str = "") -> PodApply:
+def pod(metadata: meta.ObjectMeta, *, image: str = "example.com/app", claim: str = "", node: str = "") -> core.Pod:
     """Return a pod with one container. A pod with a node terminates like on a kubelet."""
-    source = PersistentVolumeClaimVolumeSourceApply(claim_name=claim)
-    return PodApply(
+    source = core.PersistentVolumeClaimVolumeSource(claim_name=claim)
+    return core.Pod(
         metadata=metadata,
-        spec=PodSpecApply(
-            containers=[ContainerApply(name="main", image=image)],
+        spec=core.PodSpec(
+            containers=[core.Container(name="main", image=image)],
             node_name=node or UNSET,
             termination_grace_period_seconds=GRACE_SECONDS,
-            volumes=[VolumeApply(name="data", persistent_volume_claim=source)] if claim else UNSET,
+            volumes=[core.Volume(name="data", persistent_volume_claim=source)] if claim else UNSET,
         ),
     )
 
@@ -185,7 +170,7 @@ def kubelet_controller(broken: str = "") -> Callable[[Manager], object]:
     ``explore`` runs only controllers, not actors.
     """
 
-    class Kubelet(Reconciler[Pod]):
+    class Kubelet(RequestReconciler[Pod]):
         async def reconcile(self, request: Request) -> Result:
             found = await self.client.get(Pod, request)
             if not found.status.conditions:

@@ -5,40 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 from gallery.helpers import NAMESPACE, OWNER_LABEL, change_count, has_owner_label, key, ordinal, owned_metadata, pod
-from steersman.api.apply.apps_v1 import StatefulSetApply, StatefulSetSpecApply
-from steersman.api.apply.core_v1 import (
-    ContainerApply,
-    PersistentVolumeClaimApply,
-    PersistentVolumeClaimSpecApply,
-    PodSpecApply,
-    PodTemplateSpecApply,
-    VolumeResourceRequirementsApply,
-)
-from steersman.api.apply.meta_v1 import LabelSelectorApply
+from steersman.api.apply import apps, core, meta
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod
 from steersman.client import MergePatch
-from steersman.meta import Object, ObjectMetaApply, TemplateMetaApply
+from steersman.meta import Object
 from steersman_testing.simulation import World
 
 
-def stateful_set(owner: Object, replicas: int, storage: str = "10Gi") -> StatefulSetApply:
+def stateful_set(owner: Object, replicas: int, storage: str = "10Gi") -> apps.StatefulSet:
     """Return a StatefulSet with the name of ``owner``.
 
     Its pods and PVCs have the owner label.
     """
     labels = {OWNER_LABEL: owner.metadata.name}
-    return StatefulSetApply(
+    return apps.StatefulSet(
         metadata=owned_metadata(owner),
-        spec=StatefulSetSpecApply(
+        spec=apps.StatefulSetSpec(
             replicas=replicas,
             service_name=owner.metadata.name,
-            selector=LabelSelectorApply(match_labels=labels),
-            template=PodTemplateSpecApply(
-                metadata=TemplateMetaApply(labels=labels),
-                spec=PodSpecApply(containers=[ContainerApply(name="main", image="example.com/app")]),
+            selector=meta.LabelSelector(match_labels=labels),
+            template=core.PodTemplateSpec(
+                metadata=meta.TemplateMeta(labels=labels),
+                spec=core.PodSpec(containers=[core.Container(name="main", image="example.com/app")]),
             ),
-            volume_claim_templates=[_claim(ObjectMetaApply(name="data"), storage)],
+            volume_claim_templates=[_claim(meta.ObjectMeta(name="data"), storage)],
         ),
     )
 
@@ -70,13 +61,13 @@ async def _create_missing_pods(world: World[Any], owner: StatefulSet) -> None:
     for number in range(owner.spec.replicas or 0):
         claim, member = f"data-{name}-{number}", f"{name}-{number}"
         if world.read(PersistentVolumeClaim, key(claim)) is None:
-            metadata = ObjectMetaApply(name=claim, namespace=NAMESPACE, labels=labels)
+            metadata = meta.ObjectMeta(name=claim, namespace=NAMESPACE, labels=labels)
             await world.client.create(_claim(metadata, requested_storage(owner.spec.volume_claim_templates[0])))
             # Only bound PVCs can be resized.
             bound = MergePatch({"status": {"phase": "Bound"}})
             await world.client.patch(PersistentVolumeClaim, key(claim), bound, subresource="status")
         if world.read(Pod, key(member)) is None:
-            metadata = ObjectMetaApply(name=member, namespace=NAMESPACE, labels=labels)
+            metadata = meta.ObjectMeta(name=member, namespace=NAMESPACE, labels=labels)
             await world.client.create(pod(metadata, claim=claim, node="node-1"))
 
 
@@ -87,7 +78,7 @@ async def _delete_surplus_pods(world: World[Any], owner: StatefulSet) -> None:
             await world.client.delete(Pod, found.key, uid=found.metadata.uid)
 
 
-def _claim(metadata: ObjectMetaApply, storage: str) -> PersistentVolumeClaimApply:
-    requests = VolumeResourceRequirementsApply(requests={"storage": storage})
-    spec = PersistentVolumeClaimSpecApply(access_modes=["ReadWriteOnce"], resources=requests)
-    return PersistentVolumeClaimApply(metadata=metadata, spec=spec)
+def _claim(metadata: meta.ObjectMeta, storage: str) -> core.PersistentVolumeClaim:
+    requests = core.VolumeResourceRequirements(requests={"storage": storage})
+    spec = core.PersistentVolumeClaimSpec(access_modes=["ReadWriteOnce"], resources=requests)
+    return core.PersistentVolumeClaim(metadata=metadata, spec=spec)

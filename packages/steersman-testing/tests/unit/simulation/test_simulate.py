@@ -13,12 +13,11 @@ import pytest
 
 from framework_support.dns_operator import FINALIZER, DnsZone, WidgetReconciler, new_widget, scenario, setup_for
 from framework_support.widget import Widget
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import HttpRequest, MergePatch
 from steersman.controller import Request, Result, add_finalizer, remove_finalizer
 from steersman.errors import Conflict, SteersmanError
-from steersman.meta import ObjectMetaApply
 from steersman_testing import InMemoryApiServer, VirtualClock, run_virtual
 from steersman_testing.simulation import Fault, FaultPlan, SimulationFailed, SimulationReport, World, simulate
 from steersman_testing.simulation.deletion_audit import EMPTY_AUDIT
@@ -198,9 +197,9 @@ class KeepsTwoConfigMaps(WidgetReconciler):
     async def apply_config_map(self, widget: Widget) -> None:
         for depth in (1, 2):
             key = f"map-{depth}"
-            metadata = ObjectMetaApply(name=key, namespace=widget.metadata.namespace)
+            metadata = meta.ObjectMeta(name=key, namespace=widget.metadata.namespace)
             if depth == widget.spec.depth:
-                await self.client.apply(ConfigMapApply(metadata=metadata), owner=widget)
+                await self.client.apply(core.ConfigMap(metadata=metadata), owner=widget)
 
 
 def at_most_one_config_map(world: World[DnsZone]) -> None:

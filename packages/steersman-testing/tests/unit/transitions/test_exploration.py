@@ -10,8 +10,8 @@ import pytest
 
 from framework_support import webapp
 from framework_support.webapp import WebApp, setup, setup_with
-from steersman.crd import definition
 from steersman.manager import Manager
+from steersman_manifests.crd import definition
 from steersman_testing import run_virtual
 from steersman_testing.transitions import (
     Budget,

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from framework_support.webapp import WebApp, WebAppReconciler, setup_with
-from steersman.api.apply.core_v1 import ConfigMapApply, NamespaceApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch, Transport
 from steersman.controller import Request, Result, add_finalizer, remove_finalizer
 from steersman.manager import Manager, ManagerOptions
-from steersman.meta import ApiResource, ObjectKey, ObjectMetaApply, unstructured
+from steersman.meta import ApiResource, ObjectKey, unstructured
 from steersman_testing import InMemoryApiServer, run_virtual, virtual_runtime, virtual_time
 from steersman_testing.transitions import (
     Budget,
@@ -40,7 +40,7 @@ def test_requeue_is_not_an_error() -> None:
     class Requeues(WebAppReconciler):
         async def reconcile(self, request: Request) -> Result:
             await super().reconcile(request)
-            return Result(requeue=True)
+            return Result(requeue_after=20)
 
     run_exploration(setup_with(Requeues), changes=12).check()
 
@@ -52,7 +52,7 @@ def test_error_between_requeues_is_reported() -> None:
             if webapp.spec.replicas == 0:
                 raise RuntimeError("no replicas")
             await super().reconcile(request)
-            return Result(requeue=True)
+            return Result(requeue_after=20)
 
     report = run_exploration(
         setup_with(RequeuesAndFails), replay='{"start":{"spec":{"title":"a","replicas":0}},"changes":[]}'
@@ -127,7 +127,7 @@ async def test_foreign_writes_are_not_operator_writes() -> None:
     async def actor(client: Client) -> None:
         nonlocal written
         written += 1
-        stamp = ConfigMapApply(metadata=ObjectMetaApply(name="stamp", namespace="default"), data={"n": str(written)})
+        stamp = core.ConfigMap(metadata=meta.ObjectMeta(name="stamp", namespace="default"), data={"n": str(written)})
         await client.apply(stamp)
 
     async with system_with_actor(actor) as system:
@@ -169,9 +169,9 @@ class CreatesNamespace(WebAppReconciler):
             await remove_finalizer(self.client, webapp, self.finalizer)
             return Result()
         await add_finalizer(self.client, webapp, self.finalizer)
-        await self.client.apply(NamespaceApply(metadata=ObjectMetaApply(name=namespace.name)))
-        metadata = ObjectMetaApply(name="title", namespace=namespace.name)
-        await self.client.apply(ConfigMapApply(metadata=metadata, data={"title": webapp.spec.title}))
+        await self.client.apply(core.Namespace(metadata=meta.ObjectMeta(name=namespace.name)))
+        metadata = meta.ObjectMeta(name="title", namespace=namespace.name)
+        await self.client.apply(core.ConfigMap(metadata=metadata, data={"title": webapp.spec.title}))
         return await super().reconcile(request)
 
 

@@ -16,8 +16,8 @@ from framework_support import webapp
 from framework_support.webapp import InProcessOperator, WebApp, setup, setup_with
 from steersman.api.core_v1 import ConfigMap, Namespace
 from steersman.client import Client, HttpRequest, HttpResponse
-from steersman.crd import definition
 from steersman.manager import Manager
+from steersman_manifests.crd import definition
 from steersman_testing import InMemoryApiServer, run_virtual, virtual_runtime, virtual_time
 from steersman_testing.transitions import Budget, ClusterSettleOptions, ExplorationReport, Hints, explore, on_cluster
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from framework_support.webapp import WebApp, WebAppReconciler, WebAppStatus, setup, setup_with
-from steersman.crd import definition
 from steersman.manager import Manager
 from steersman.meta import Condition, set_condition
+from steersman_manifests.crd import definition
 from steersman_testing import run_virtual
 from steersman_testing.apiserver.values import JsonObject
 from steersman_testing.transitions import (

@@ -262,7 +262,7 @@ class Client(SubresourceClient):
         Returns the object as stored. A missing object is created, unless the call has a ``uid``.
 
         Args:
-            config: apply type (``DeploymentApply``, …), or ``Unstructured`` created by ``of``, with only the fields
+            config: apply type (``apps.Deployment``, …), or ``Unstructured`` created by ``of``, with only the fields
                 to own.
             owner: controller owner. The object is deleted together with it.
             uid: UID that the object must have. Otherwise Conflict is raised and nothing is created.
@@ -408,8 +408,8 @@ class Client(SubresourceClient):
             raise ValueError(f"delete_collection() of {kind.api_resource.plural} requires a namespace")
         options = delete_options(propagation, "", "", grace_period_seconds, dry_run)
         path, accept = kind.api_resource.path(namespace=namespace), accept_header(kind, is_list=True)
-        query = list_query(label_selector, field_selector)
-        return await self._sender.delete_collection(self._delete_request(path, options, accept, query), kind)
+        request = self._delete_request(path, options, accept, list_query(label_selector, field_selector))
+        return await self._sender.delete_collection(request, kind, namespace)
 
     async def watch(
         self,
@@ -492,7 +492,7 @@ def _check_applicable(config: Any) -> None:
         return
     if not isinstance(config, Unstructured):
         raise TypeError(
-            f"apply() requires an apply type such as {type(config).__name__}Apply, not an object that was read"
+            f"apply() requires an apply type, not the read type {type(config).__name__}: see steersman.api.apply"
         )
     if config.metadata.creation_timestamp is not None or config.metadata.managed_fields:
         raise TypeError(

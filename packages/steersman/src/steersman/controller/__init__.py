@@ -1,6 +1,6 @@
 """Controllers: watches, a work queue, and workers that reconcile.
 
-``Reconciler`` is implemented by the author of an operator. ``reconcile`` receives a ``Request``, the key of an
+``RequestReconciler`` is implemented by the author of an operator. ``reconcile`` receives a ``Request``, the key of an
 object, and may run at any time. It reads the current state and applies the desired state.
 
 ``Builder`` declares a controller: the reconciled kind, owned and watched kinds, sources, options and RBAC
@@ -44,7 +44,7 @@ from steersman.controller.predicates import (
 )
 from steersman.controller.queue import LOW_PRIORITY, NORMAL_PRIORITY, QueueShutDown, WorkQueue
 from steersman.controller.reconcile_info import ReconcileInfo, current_reconcile
-from steersman.controller.reconciler import ReconcileOutcome, Reconciler, ReconcilerContext, Request, Result
+from steersman.controller.reconciler import ReconcileOutcome, ReconcilerContext, Request, RequestReconciler, Result
 from steersman.controller.sources import Channel, Source, Ticker
 from steersman.controller.spec import ControllerOptions, ControllerSpec
 from steersman.controller.triggers import Trigger
@@ -65,9 +65,9 @@ __all__ = [
     "ReconcileInfo",
     "ReconcileOutcome",
     "ReconcileTimeout",
-    "Reconciler",
     "ReconcilerContext",
     "Request",
+    "RequestReconciler",
     "Result",
     "Source",
     "Ticker",

@@ -21,7 +21,7 @@ from steersman.controller.permissions import (
 )
 from steersman.controller.predicates import PredicateFunc, all_of
 from steersman.controller.queue import LOW_PRIORITY, NORMAL_PRIORITY
-from steersman.controller.reconciler import Reconciler, ReconcilerContext, Request
+from steersman.controller.reconciler import ReconcilerContext, Request, RequestReconciler
 from steersman.controller.sources import Source
 from steersman.controller.spec import ControllerOptions, ControllerSpec
 from steersman.controller.triggers import INITIAL, Trigger, is_unchanged
@@ -31,7 +31,7 @@ from steersman.meta import Object
 T = TypeVar("T", bound=Object)
 U = TypeVar("U", bound=Object)
 
-ReconcilerFactory = Callable[[ReconcilerContext], Reconciler[T]]
+ReconcilerFactory = Callable[[ReconcilerContext], RequestReconciler[T]]
 
 
 _FOR, _OWNS = "for", "owns"

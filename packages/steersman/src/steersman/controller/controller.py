@@ -8,12 +8,13 @@ import random
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import Any, cast
 
 from steersman.controller.errors import ErrorClass, classify, combine, flatten, is_panic
 from steersman.controller.queue import NORMAL_PRIORITY, QueueShutDown, WorkQueue
 from steersman.controller.reconcile_info import ReconcileInfo
-from steersman.controller.reconciler import ReconcileOutcome, Reconciler, Request, Result
+from steersman.controller.reconciler import ReconcileOutcome, Request, RequestReconciler, Result
 from steersman.controller.sources import Source
 from steersman.controller.spec import ControllerSpec
 from steersman.controller.triggers import REQUEUE, Trigger
@@ -27,6 +28,7 @@ ErrorCallback = Callable[[BaseException], Any]
 TraceSpan = Callable[[ReconcileInfo], AbstractContextManager[ErrorCallback | None]]
 """Context manager around a reconcile. If it yields a callback, the callback receives the error."""
 
+_NO_RESULT = Result()
 _MAX_RECENT_RECONCILES = 256
 # Limit for a worker whose reconciles never wait, so that the event loop can run other tasks.
 _YIELD_INTERVAL_SECONDS = 0.01
@@ -57,7 +59,7 @@ class Controller:
     def __init__(
         self,
         spec: ControllerSpec,
-        reconciler: Reconciler[Any],
+        reconciler: RequestReconciler[Any],
         *,
         runtime: Runtime,
         trace_span: TraceSpan | None = None,
@@ -80,7 +82,7 @@ class Controller:
         self._running: dict[Request, ReconcileInfo] = {}
         self._recent: deque[ReconcileInfo] = deque(maxlen=_MAX_RECENT_RECONCILES)
         self._id_random = random.Random(runtime.random.getrandbits(64))  # noqa: S311
-        mine, inherited = cast("Any", type(reconciler)), cast("Any", Reconciler)
+        mine, inherited = cast("Any", type(reconciler)), cast("Any", RequestReconciler)
         self._has_status_update = mine.update_status is not inherited.update_status
         self.started = self._stopping = self._debug = False
         self._log = get_logger("controller")
@@ -145,6 +147,14 @@ class Controller:
     def running(self) -> tuple[ReconcileInfo, ...]:
         """Return the running reconciles."""
         return tuple(self._running.values())
+
+    def result_counts(self) -> dict[str, int]:
+        """Return the number of finished reconciles by result, of all controllers of this name in the process."""
+        return dict(self._tally.results)
+
+    def reconcile_seconds(self) -> float:
+        """Return the total duration of finished reconciles in seconds."""
+        return self._tally.reconcile_durations.total
 
     def _start_worker(self) -> None:
         worker = self._runtime.spawn(self._work(), f"{self.name} worker")
@@ -214,8 +224,10 @@ class Controller:
                 result = await self._reconciler.reconcile(request)
             else:
                 result = await self._with_timeout(self._reconciler.reconcile(request))
-            if not isinstance(result, Result):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TypeError(f"reconcile returned {result!r} instead of a Result")
+            if result is None:
+                result = _NO_RESULT
+            elif not isinstance(result, Result):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"reconcile returned {result!r} instead of a Result or None")
         except BaseException as raised:
             if self._is_worker_cancellation(raised):
                 self._abort(info, raised)
@@ -282,14 +294,13 @@ class Controller:
     def _succeeded(self, info: ReconcileInfo, result: Result) -> None:
         queue, request = self.queue, info.request
         priority = info.priority if result.priority is None else result.priority
-        if result.requeue_after is not None:
+        delay = result.requeue_after
+        if delay is not None:
+            seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
             queue.forget(request)
-            queue.add_after(request, result.requeue_after, priority=priority, trigger=REQUEUE)
-            info.requeue_after = result.requeue_after
+            queue.add_after(request, seconds, priority=priority, trigger=REQUEUE)
+            info.requeue_after = seconds
             info.result = "requeue_after"
-        elif result.requeue:
-            queue.add_rate_limited(request, priority=priority, trigger=REQUEUE)
-            info.result = "requeue"
         else:
             queue.forget(request)
             info.result = "success"
@@ -299,7 +310,7 @@ class Controller:
         match self._classify(info.request, error):
             case ErrorClass.DELETED:
                 # The object was deleted: there is nothing left to do.
-                self._succeeded(info, Result())
+                self._succeeded(info, _NO_RESULT)
             case ErrorClass.TERMINAL:
                 self._record_error(info, "error", error)
                 self._tally.terminal_errors += 1

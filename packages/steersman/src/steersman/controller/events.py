@@ -12,9 +12,10 @@ from zlib import crc32
 
 from msgspec import Struct
 
+from steersman.api.apply import meta
 from steersman.client import Client, FieldValidation, MergePatch
 from steersman.errors import Forbidden, NotFound
-from steersman.meta import ApiResource, ApplyConfiguration, Object, ObjectKey, ObjectMetaApply
+from steersman.meta import ApiResource, ApplyConfiguration, Object, ObjectKey
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
 
@@ -177,7 +178,7 @@ class EventRecorder:
         name = f"{obj.metadata.name[:236].rstrip('-.')}.{suffix}"
         namespace = obj.metadata.namespace or "default"
         event = _EventApply(
-            metadata=ObjectMetaApply(name=name, namespace=namespace),
+            metadata=meta.ObjectMeta(name=name, namespace=namespace),
             event_time=_micro_time(pending.timestamp),
             reporting_controller=self._source,
             reporting_instance=self._instance,

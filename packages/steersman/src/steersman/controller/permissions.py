@@ -1,4 +1,4 @@
-"""RBAC permissions of a controller. ``steersman.rbac`` generates roles from them."""
+"""RBAC permissions of a controller. ``steersman_manifests.rbac`` generates roles from them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class ReconcileInfo:
         priority: the priority in the queue.
         attempt: 1 plus the number of failures in a row before this run.
         duration: seconds; None while it runs.
-        result: ``success``, ``requeue``, ``requeue_after`` or ``error``; empty while it runs.
+        result: ``success``, ``requeue_after`` or ``error``; empty while it runs.
         requeue_after: the ``requeue_after`` of the result, or None.
         errors: classes of the errors of the reconcile and of its status update.
         trace_id: 32 hexadecimal digits if tracing is enabled. Each log line contains them.

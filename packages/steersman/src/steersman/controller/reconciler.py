@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Generic, TypeVar
 
 import structlog
@@ -24,14 +26,29 @@ class Result:
     """The result of a reconcile.
 
     Attributes:
-        requeue_after: seconds until the next reconcile, even without a change. Defaults to none.
-        requeue: reconcile again with back-off, as after an error, but without counting one.
+        requeue_after: time until the next reconcile, even without a change: seconds or a timedelta. Defaults to none.
         priority: priority of the next reconcile. Defaults to that of this one.
+
+    Raises:
+        ValueError: ``requeue_after`` is not positive, not finite, a bool or a str.
     """
 
-    requeue_after: float | None = None
-    requeue: bool = False
+    requeue_after: float | timedelta | None = None
     priority: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.requeue_after is not None:
+            _require_delay(self.requeue_after)
+
+
+def _require_delay(delay: object) -> None:
+    """Raise ValueError unless ``delay`` is a positive and finite time."""
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < math.inf:
+        raise ValueError(
+            f"requeue_after must be a timedelta or a number of seconds above 0, not {delay!r}. "
+            "Raise an exception to retry with back-off."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +56,7 @@ class ReconcileOutcome:
     """The outcome of ``reconcile`` for ``update_status``: a result or an error.
 
     Attributes:
-        result: the returned ``Result``; a subclass may carry data for the status.
+        result: the returned ``Result``, or an empty one for None; a subclass may carry data for the status.
         error: the raised exception.
     """
 
@@ -57,7 +74,7 @@ class ReconcilerContext:
     log: structlog.typing.FilteringBoundLogger
 
 
-class Reconciler(ABC, Generic[T]):
+class RequestReconciler(ABC, Generic[T]):
     """Moves the cluster to the desired state of one object.
 
     ``reconcile`` may be cancelled at any await and runs again, so every step must read the current state first. An
@@ -72,8 +89,8 @@ class Reconciler(ABC, Generic[T]):
         self.log = context.log
 
     @abstractmethod
-    async def reconcile(self, request: Request) -> Result:
-        """Reconcile the object ``request``."""
+    async def reconcile(self, request: Request) -> Result | None:
+        """Reconcile the object ``request``. None is the same as ``Result()``."""
 
     async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
         """Write the outcome to the object's status; runs after every reconcile.

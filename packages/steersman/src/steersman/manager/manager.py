@@ -171,7 +171,7 @@ class Manager:
     def permissions(self) -> tuple[Permission, ...]:
         """All permissions that controllers and webhooks need.
 
-        ``steersman.rbac`` converts them to a role.
+        ``steersman_manifests.rbac`` converts them to a role.
         """
         webhooks = () if self._webhooks is None else self._webhooks.permissions(self.options.webhooks)
         return (*self._permissions, *webhooks)

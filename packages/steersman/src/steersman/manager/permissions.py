@@ -9,7 +9,7 @@ from steersman.manager.options import ManagerOptions
 def metrics_permissions(options: ManagerOptions) -> tuple[Permission, ...]:
     """Permissions to authenticate and authorize readers of metrics.
 
-    The Lease has a Role of its own, in its namespace: see ``steersman.rbac.leader_election_role``.
+    The Lease has a Role of its own, in its namespace: see ``steersman_manifests.rbac.leader_election_role``.
     """
     if not options.metrics_secure:
         return ()

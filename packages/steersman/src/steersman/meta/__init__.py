@@ -1,6 +1,6 @@
 """Common types of Kubernetes objects: metadata, conditions, references, quantities, and schema markers."""
 
-from steersman.meta.apply import ApplyConfiguration, ObjectMetaApply, OwnerReferenceApply, TemplateMetaApply
+from steersman.meta.apply import ApplyConfiguration
 from steersman.meta.codec import decode, decode_builtins, encode, to_builtins
 from steersman.meta.condition import Condition, find_condition, is_true, set_condition
 from steersman.meta.custom_resource import PrinterColumn, Resource, Scale, Spec, Status, resource
@@ -32,10 +32,8 @@ __all__ = [
     "Object",
     "ObjectKey",
     "ObjectMeta",
-    "ObjectMetaApply",
     "ObjectMetadata",
     "OwnerReference",
-    "OwnerReferenceApply",
     "PrinterColumn",
     "Quantity",
     "Resource",
@@ -43,7 +41,6 @@ __all__ = [
     "Scale",
     "Spec",
     "Status",
-    "TemplateMetaApply",
     "Unstructured",
     "at_least_one_of",
     "at_most_one_of",

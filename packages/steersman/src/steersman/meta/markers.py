@@ -1,6 +1,6 @@
 """Schema markers for Python types: bounds, list types, rules.
 
-``steersman.crd`` reads them and msgspec ignores them. Source: "How to write types" in the documentation.
+``steersman_manifests.crd`` reads them and msgspec ignores them. Source: "How to write types" in the documentation.
 """
 
 from __future__ import annotations

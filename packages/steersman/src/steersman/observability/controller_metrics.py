@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 QUEUE_BUCKETS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
 
-RESULTS = ("success", "error", "requeue", "requeue_after")
+RESULTS = ("success", "error", "requeue_after")
 
 
 class QueueView(Protocol):

@@ -6,15 +6,13 @@ Source: ``admissionregistration.k8s.io/v1``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steersman.meta import ApiResource
 from steersman.webhook.conversion import CONVERT_PATH
+from steersman.webhook.conversion_webhook import ConversionWebhook
 from steersman.webhook.declaration import MUTATE_VERB, VALIDATE_VERB, Webhook
 from steersman.webhook.server_options import WebhookServerOptions
-
-if TYPE_CHECKING:
-    from steersman.crd import ConversionWebhook
 
 _API_VERSION = "admissionregistration.k8s.io/v1"
 
@@ -41,8 +39,6 @@ def webhook_configurations(webhooks: Iterable[Webhook[Any]], options: WebhookSer
 
 def conversion_webhook(options: WebhookServerOptions) -> ConversionWebhook:
     """The conversion webhook for ``spec.conversion`` of a CRD."""
-    from steersman.crd import ConversionWebhook
-
     if options.url:
         return ConversionWebhook(url=f"{options.url.rstrip('/')}{CONVERT_PATH}")
     return ConversionWebhook(service=(options.namespace, options.service), port=options.port, path=CONVERT_PATH)

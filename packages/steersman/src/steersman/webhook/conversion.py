@@ -18,8 +18,9 @@ from steersman.meta import FrozenStruct, Object, decode_builtins, encode
 from steersman.observability.logging import get_logger
 from steersman.webhook import metrics
 from steersman.webhook.admission import ReviewResponse
+from steersman.webhook.bounds import bound_violations
+from steersman.webhook.field_copying import ConversionFailed, to_explicit_builtins
 from steersman.webhook.merge import merge_changes
-from steersman.webhook.roundtrip import ConversionFailed, to_explicit_builtins
 from steersman.webhook.unknown_fields import find_unknown_field
 
 HubT = TypeVar("HubT", bound=Object)
@@ -114,7 +115,7 @@ class Conversion(Generic[HubT]):
         roundtripped = spoke.to_hub(spoke.from_hub(stored_hub))
         document: _Json = merge_changes(stored_document, _without_metadata(roundtripped), _without_metadata(hub))
         # Users can write annotations, and the API server does not validate converted objects.
-        if found := _violations(_decode_typed(document, self.hub)):
+        if found := list(bound_violations(_decode_typed(document, self.hub), self.hub)):
             raise ConversionFailed(f"annotation {HUB_ANNOTATION} makes the object invalid: {'; '.join(found)}")
         return _document_content(document)
 
@@ -209,13 +210,6 @@ def _decode_typed(document: _Json, kind: type[Any]) -> Any:
             f"field {unknown} is unknown in {kind.__name__} {kind.api_resource.version} and would be lost"
         )
     return obj
-
-
-def _violations(obj: Object) -> tuple[str, ...]:
-    # Few operators need this import.
-    from steersman.crd import violations
-
-    return violations(obj)
 
 
 def _without_metadata(obj: Any) -> Any:

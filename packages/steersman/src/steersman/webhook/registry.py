@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from steersman.controller import Permission
 from steersman.errors import ConfigurationError
@@ -14,11 +14,9 @@ from steersman.webhook import metrics
 from steersman.webhook.admission import ReviewResponse, admission_handlers
 from steersman.webhook.configurations import conversion_webhook, webhook_configurations
 from steersman.webhook.conversion import CONVERT_PATH, Conversion, ConversionHandler
+from steersman.webhook.conversion_webhook import ConversionWebhook
 from steersman.webhook.declaration import Webhook, WebhookOptions
 from steersman.webhook.server_options import WebhookServerOptions
-
-if TYPE_CHECKING:
-    from steersman.crd import ConversionWebhook
 
 T = TypeVar("T", bound=Object)
 

@@ -11,12 +11,12 @@ import pytest
 
 from framework_support.controller_env import eventually
 from framework_support.tcp_switch import TcpSwitch
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap, Namespace
 from steersman.cache import Cache, InformerEvent, InformerOptions
 from steersman.client import Client, connect
 from steersman.errors import CacheNotSynced
-from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
+from steersman.meta import ObjectKey, ObjectMeta
 from steersman.observability.runtime import Runtime
 from steersman_testing.envtest import Envtest, SecondApiServer
 
@@ -56,8 +56,8 @@ class TwoApiServers:
         return found.data["text"] if found is not None else None
 
     async def write(self, client: Client, name: str, text: str) -> None:
-        metadata = ObjectMetaApply(name=name, namespace=NAMESPACE)
-        await client.apply(ConfigMapApply(metadata=metadata, data={"text": text}))
+        metadata = meta.ObjectMeta(name=name, namespace=NAMESPACE)
+        await client.apply(core.ConfigMap(metadata=metadata, data={"text": text}))
 
 
 @asynccontextmanager

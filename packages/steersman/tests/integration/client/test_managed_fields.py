@@ -6,10 +6,10 @@ import pytest
 
 from framework_support.apply_configurations import NAMESPACE, all_apply_configurations
 from framework_support.widget import Widget, WidgetApply, WidgetSpecApply, WidgetStatus
+from steersman.api.apply import meta
 from steersman.client import Client, connect
 from steersman.client.encode import status_document, with_owner
 from steersman.client.managed_fields import apply_would_change
-from steersman.meta import ObjectMetaApply
 from steersman_testing.envtest import Envtest
 
 MANAGER = "unchanged"
@@ -31,7 +31,7 @@ async def test_apply_status_with_empty_lists_changes_nothing(envtest: Envtest) -
     envtest.install_crds(Widget)
     async with connect(envtest.config) as transport:
         client = Client(transport, field_manager=MANAGER)
-        metadata = ObjectMetaApply(name="described", namespace=NAMESPACE)
+        metadata = meta.ObjectMeta(name="described", namespace=NAMESPACE)
         widget = await client.apply(WidgetApply(metadata=metadata, spec=WidgetSpecApply(depth=1)))
         status = WidgetStatus(depth=0, note="")
         described = await client.apply_status(widget, status)

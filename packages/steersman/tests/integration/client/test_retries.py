@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 
 from framework_support.loopback_server import running_server
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap, Namespace
 from steersman.client import Client, ClusterConfig, HttpRequest, MergePatch, RetryPolicy, Transport, connect
 from steersman.errors import Conflict, ConnectionFailed, NotFound, TooManyRequests
-from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
+from steersman.meta import ObjectKey, ObjectMeta
 from steersman_testing.envtest import Envtest
 
 Fault = Literal["429", "503", "504", "lose the response", "lose the request"]
@@ -107,7 +107,7 @@ async def test_create_with_lost_response_is_not_repeated(envtest: Envtest) -> No
 @pytest.mark.parametrize("fault", ["lose the response", "504"])
 async def test_apply_with_lost_response_is_repeated(envtest: Envtest, fault: Fault) -> None:
     name = f"applied-{fault.replace(' ', '-')}"
-    config = ConfigMapApply(metadata=ObjectMetaApply(name=name, namespace="default"), data={"a": "b"})
+    config = core.ConfigMap(metadata=meta.ObjectMeta(name=name, namespace="default"), data={"a": "b"})
     async with faulty_client(envtest, fault) as (client, proxy):
         applied = await client.apply(config)
         assert proxy.methods == ["PATCH", "PATCH"]

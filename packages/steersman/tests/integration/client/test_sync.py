@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap, Namespace
 from steersman.client import Discovery, MergePatch, SyncClient
 from steersman.errors import NotFound
-from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
+from steersman.meta import ObjectKey, ObjectMeta
 from steersman_testing.envtest import Envtest
 
 NAMESPACE = "scripts"
@@ -19,7 +19,7 @@ def test_sync_client_script_on_real_server(envtest: Envtest) -> None:
     with SyncClient(envtest.config, field_manager="script") as client:
         client.create(Namespace(metadata=ObjectMeta(name=NAMESPACE)))
         version = client.list(ConfigMap, namespace=NAMESPACE).resource_version
-        client.apply(ConfigMapApply(metadata=ObjectMetaApply(name="words", namespace=NAMESPACE), data={"a": "b"}))
+        client.apply(core.ConfigMap(metadata=meta.ObjectMeta(name="words", namespace=NAMESPACE), data={"a": "b"}))
         client.patch(ConfigMap, key, MergePatch({"data": {"a": "c"}}))
         client.delete(ConfigMap, key)
         types: list[str] = []

@@ -18,7 +18,7 @@ import framework_support
 from steersman.api.coordination_v1 import Lease, LeaseSpec
 from steersman.client import Client, HttpRequest, MergePatch, connect
 from steersman.meta import ObjectKey
-from steersman.rbac import leader_election_role
+from steersman_manifests.rbac import leader_election_role
 from steersman_testing.envtest import AuthenticatedUser, Envtest
 
 PROGRAM = Path(framework_support.__file__).with_name("elected_process.py")

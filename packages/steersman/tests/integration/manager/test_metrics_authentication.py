@@ -6,7 +6,7 @@ from steersman.api.core_v1 import ServiceAccount
 from steersman.manager.serving.token_authorizer import TokenAuthorizer
 from steersman.meta import ObjectKey, ObjectMeta
 from steersman.observability.runtime import Runtime
-from steersman.rbac import metrics_reader_role
+from steersman_manifests.rbac import metrics_reader_role
 from steersman_testing.envtest import Envtest
 
 

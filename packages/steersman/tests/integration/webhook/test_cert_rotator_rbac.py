@@ -9,11 +9,11 @@ from steersman.api.core_v1 import Secret
 from steersman.controller import Permission
 from steersman.meta import ObjectKey, unstructured
 from steersman.observability.runtime import Runtime
-from steersman.rbac import cluster_role, webhook_certificate_role
 from steersman.webhook import WebhookServerOptions
 from steersman.webhook.cert_rotator import CertRotator
 from steersman.webhook.certificates import KeyPair
 from steersman.webhook.registry import VALIDATING_CONFIGURATION
+from steersman_manifests.rbac import cluster_role, webhook_certificate_role
 from steersman_testing.envtest import Envtest
 
 SERVING = WebhookServerOptions(service="shop", namespace="default", name="rights")

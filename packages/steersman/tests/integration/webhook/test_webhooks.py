@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from database_support.server_process import free_port
 from steersman.api.core_v1 import ConfigMap, Secret
 from steersman.client import Client, MergePatch
-from steersman.crd import definition
 from steersman.errors import ApiError, Invalid, SteersmanError
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, Resource, Spec, Status, resource, unstructured
 from steersman.observability.runtime import Runtime, SystemClock
 from steersman.webhook import Conversion, FieldError, Rotation, Spoke, WebhookOptions, WebhookServerOptions
+from steersman_manifests.crd import definition
 from steersman_testing.envtest import Envtest
 
 GROUP = "webhooks.example.com"

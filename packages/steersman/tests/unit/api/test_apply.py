@@ -7,26 +7,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from steersman.api.apply.apps_v1 import DeploymentApply, DeploymentSpecApply, StatefulSetApply, StatefulSetSpecApply
-from steersman.api.apply.coordination_v1 import LeaseApply, LeaseSpecApply
-from steersman.api.apply.core_v1 import (
-    ConfigMapApply,
-    ContainerApply,
-    ContainerPortApply,
-    PersistentVolumeClaimApply,
-    PersistentVolumeClaimSpecApply,
-    PodSpecApply,
-    PodTemplateSpecApply,
-    SecretApply,
-    ServiceApply,
-    ServicePortApply,
-    ServiceSpecApply,
-    VolumeResourceRequirementsApply,
-)
+from steersman.api.apply import apps, coordination, core, meta
 from steersman.api.apps_v1 import Deployment
-from steersman.meta import ObjectKey, ObjectMetaApply, Quantity, TemplateMetaApply, encode
+from steersman.meta import ObjectKey, Quantity, encode
 
-META = ObjectMetaApply(name="web", namespace="shop")
+META = meta.ObjectMeta(name="web", namespace="shop")
 ENCODED_META = {"name": "web", "namespace": "shop"}
 
 
@@ -35,27 +20,27 @@ def encoded(config: object) -> object:
 
 
 def test_apply_without_fields_sends_only_metadata() -> None:
-    assert encoded(DeploymentApply(metadata=META)) == {"metadata": ENCODED_META}
+    assert encoded(apps.Deployment(metadata=META)) == {"metadata": ENCODED_META}
 
 
 def test_apply_sends_explicit_default_values() -> None:
-    spec = DeploymentSpecApply(replicas=0, paused=False, min_ready_seconds=1)
-    assert encoded(DeploymentApply(metadata=META, spec=spec)) == {
+    spec = apps.DeploymentSpec(replicas=0, paused=False, min_ready_seconds=1)
+    assert encoded(apps.Deployment(metadata=META, spec=spec)) == {
         "metadata": ENCODED_META,
         "spec": {"replicas": 0, "paused": False, "minReadySeconds": 1},
     }
 
 
 def test_apply_sends_empty_list_and_map() -> None:
-    assert encoded(ConfigMapApply(metadata=META, data={})) == {"metadata": ENCODED_META, "data": {}}
-    assert encoded(ServiceSpecApply(external_ips=[])) == {"externalIPs": []}
+    assert encoded(core.ConfigMap(metadata=META, data={})) == {"metadata": ENCODED_META, "data": {}}
+    assert encoded(core.ServiceSpec(external_ips=[])) == {"externalIPs": []}
 
 
 def test_pod_template_needs_no_name() -> None:
-    template = PodTemplateSpecApply(
-        metadata=TemplateMetaApply(labels={"app": "web"}),
-        spec=PodSpecApply(
-            containers=[ContainerApply(name="web", image="web:1", ports=(ContainerPortApply(container_port=80),))]
+    template = core.PodTemplateSpec(
+        metadata=meta.TemplateMeta(labels={"app": "web"}),
+        spec=core.PodSpec(
+            containers=[core.Container(name="web", image="web:1", ports=(core.ContainerPort(container_port=80),))]
         ),
     )
     assert encoded(template) == {
@@ -65,14 +50,14 @@ def test_pod_template_needs_no_name() -> None:
 
 
 def test_apply_accepts_quantity_or_text() -> None:
-    claim = PersistentVolumeClaimApply(
-        metadata=ObjectMetaApply(name="data"),
-        spec=PersistentVolumeClaimSpecApply(
+    claim = core.PersistentVolumeClaim(
+        metadata=meta.ObjectMeta(name="data"),
+        spec=core.PersistentVolumeClaimSpec(
             access_modes=["ReadWriteOnce"],
-            resources=VolumeResourceRequirementsApply(requests={"storage": Quantity("10Gi"), "other": "5"}),
+            resources=core.VolumeResourceRequirements(requests={"storage": Quantity("10Gi"), "other": "5"}),
         ),
     )
-    assert encoded(StatefulSetApply(metadata=META, spec=StatefulSetSpecApply(volume_claim_templates=[claim]))) == {
+    assert encoded(apps.StatefulSet(metadata=META, spec=apps.StatefulSetSpec(volume_claim_templates=[claim]))) == {
         "metadata": ENCODED_META,
         "spec": {
             "volumeClaimTemplates": [
@@ -89,8 +74,8 @@ def test_apply_accepts_quantity_or_text() -> None:
 
 
 def test_ports_by_number_and_by_name() -> None:
-    ports = [ServicePortApply(port=80, target_port="http"), ServicePortApply(port=81, target_port=8081)]
-    assert encoded(ServiceApply(metadata=META, spec=ServiceSpecApply(ports=ports, type="ClusterIP"))) == {
+    ports = [core.ServicePort(port=80, target_port="http"), core.ServicePort(port=81, target_port=8081)]
+    assert encoded(core.Service(metadata=META, spec=core.ServiceSpec(ports=ports, type="ClusterIP"))) == {
         "metadata": ENCODED_META,
         "spec": {
             "ports": [{"port": 80, "targetPort": "http"}, {"port": 81, "targetPort": 8081}],
@@ -100,7 +85,7 @@ def test_ports_by_number_and_by_name() -> None:
 
 
 def test_secret_data_is_encoded() -> None:
-    config = SecretApply(metadata=META, data={"password": b"\x00\xffs3cret"}, string_data={"username": "postgres"})
+    config = core.Secret(metadata=META, data={"password": b"\x00\xffs3cret"}, string_data={"username": "postgres"})
     assert encoded(config) == {
         "metadata": ENCODED_META,
         "data": {"password": "AP9zM2NyZXQ="},
@@ -119,17 +104,27 @@ def test_secret_data_is_encoded() -> None:
     ],
 )
 def test_micro_time_has_six_digits(moment: datetime, text: str) -> None:
-    config = LeaseApply(metadata=META, spec=LeaseSpecApply(renew_time=moment))
+    config = coordination.Lease(metadata=META, spec=coordination.LeaseSpec(renew_time=moment))
     assert encoded(config) == {"metadata": ENCODED_META, "spec": {"renewTime": text}}
 
 
 def test_list_map_keys_are_required() -> None:
     with pytest.raises(TypeError, match="name"):
-        ContainerApply(image="web:1")  # pyright: ignore[reportCallIssue]
+        core.Container(image="web:1")  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError, match="container_port"):
-        ContainerPortApply(name="http")  # pyright: ignore[reportCallIssue]
+        core.ContainerPort(name="http")  # pyright: ignore[reportCallIssue]
 
 
 def test_apply_type_exposes_read_type_and_key() -> None:
-    assert DeploymentApply.read_type is Deployment
-    assert DeploymentApply(metadata=META).key == ObjectKey("shop", "web")
+    assert apps.Deployment.read_type is Deployment
+    assert apps.Deployment(metadata=META).key == ObjectKey("shop", "web")
+
+
+def test_apply_type_in_place_of_read_type_names_read_type() -> None:
+    message = "steersman.api.apply.apps.Deployment is an apply type: .* use steersman.api.apps_v1.Deployment"
+    with pytest.raises(AttributeError, match=message):
+        _ = apps.Deployment.api_resource
+
+
+def test_metadata_types_are_in_the_meta_namespace() -> None:
+    assert {"Condition", "LabelSelector", "ObjectMeta", "OwnerReference", "TemplateMeta"} <= set(meta.__all__)

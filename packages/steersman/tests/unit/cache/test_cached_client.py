@@ -7,12 +7,12 @@ import pytest
 from framework_support.apply_configurations import statefulset
 from framework_support.controller_env import NAMESPACE, ControllerEnv, eventually, key
 from framework_support.widget import Widget, WidgetStatus
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, HttpRequest, MergePatch
 from steersman.errors import CacheNotSynced, Conflict, ConnectionFailed, Invalid, NotFound
-from steersman.meta import FrozenDict, Object, ObjectKey, ObjectMeta, ObjectMetaApply, unstructured
+from steersman.meta import FrozenDict, Object, ObjectKey, ObjectMeta, unstructured
 from steersman_testing import matching, virtual_time
 
 
@@ -59,7 +59,7 @@ async def test_read_of_uncached_kind_is_live() -> None:
     world = ControllerEnv()
     cached = world.cached
     assert await cached.get_or_none(ConfigMap, key("cm")) is None
-    config = ConfigMapApply(metadata=ObjectMetaApply(name="cm", namespace=NAMESPACE), data={"a": "b"})
+    config = core.ConfigMap(metadata=meta.ObjectMeta(name="cm", namespace=NAMESPACE), data={"a": "b"})
     await cached.apply(config)
     assert (await cached.get(ConfigMap, key("cm"))).data["a"] == "b"
     assert len(await cached.list(ConfigMap, namespace=NAMESPACE)) == 1
@@ -84,7 +84,7 @@ async def test_writes_go_to_the_server() -> None:
         updated = await world.cached.apply_status(world.read_widget("a"), WidgetStatus(depth=3))
         assert updated.status == WidgetStatus(depth=3)
         created = await world.cached.create(
-            ConfigMapApply(metadata=ObjectMetaApply(name="cm", namespace=NAMESPACE), data={})
+            core.ConfigMap(metadata=meta.ObjectMeta(name="cm", namespace=NAMESPACE), data={})
         )
         assert created.metadata.uid
 
@@ -95,8 +95,8 @@ def cached_version(world: ControllerEnv, kind: type[Object], name: ObjectKey) ->
     return found.metadata.resource_version if found is not None else ""
 
 
-def config_map_apply(name: str = "cm", **data: str) -> ConfigMapApply:
-    return ConfigMapApply(metadata=ObjectMetaApply(name=name, namespace=NAMESPACE), data=data)
+def config_map_apply(name: str = "cm", **data: str) -> core.ConfigMap:
+    return core.ConfigMap(metadata=meta.ObjectMeta(name=name, namespace=NAMESPACE), data=data)
 
 
 @virtual_time

@@ -12,12 +12,13 @@ from framework_support.apply_configurations import statefulset
 from framework_support.controller_env import NAMESPACE, ControllerEnv, drain_event_loop, key
 from framework_support.transports import HoldableTransport
 from framework_support.widget import Widget, WidgetApply, WidgetSpecApply, WidgetStatus
+from steersman.api.apply import meta
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import Pod, ServiceAccount
 from steersman.cache import Cache, CachedClient
 from steersman.client import Client, MergePatch
 from steersman.client.encode import with_type_meta
-from steersman.meta import Object, ObjectKey, ObjectMeta, ObjectMetaApply, encode, unstructured
+from steersman.meta import Object, ObjectKey, ObjectMeta, encode, unstructured
 from steersman_testing import virtual_time
 
 UNSTRUCTURED = unstructured(Widget.api_resource)
@@ -31,7 +32,7 @@ POD_DOCUMENT = {
 
 
 def widget_config(name: str) -> WidgetApply:
-    return WidgetApply(metadata=ObjectMetaApply(name=name, namespace=NAMESPACE), spec=WidgetSpecApply(depth=7))
+    return WidgetApply(metadata=meta.ObjectMeta(name=name, namespace=NAMESPACE), spec=WidgetSpecApply(depth=7))
 
 
 async def update_widget(client: Client) -> None:

@@ -15,10 +15,10 @@ from framework_support.transports import (
     watch_line,
 )
 from framework_support.widget import Widget, WidgetApply, WidgetSpecApply, widget_document
+from steersman.api.apply import meta
 from steersman.cache import Cache
 from steersman.client import Client
 from steersman.errors import CacheNotSynced
-from steersman.meta import ObjectMetaApply
 from steersman_testing import virtual_runtime, virtual_time
 
 
@@ -30,7 +30,7 @@ def start_standby(world: ControllerEnv, door: HoldableTransport) -> Cache:
 
 
 async def apply_depth(world: ControllerEnv, name: str, depth: int) -> None:
-    metadata = ObjectMetaApply(name=name, namespace=NAMESPACE)
+    metadata = meta.ObjectMeta(name=name, namespace=NAMESPACE)
     await world.client.apply(WidgetApply(metadata=metadata, spec=WidgetSpecApply(depth=depth)))
 
 

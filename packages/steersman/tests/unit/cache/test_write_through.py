@@ -12,10 +12,11 @@ import pytest
 from framework_support.controller_env import NAMESPACE, drain_event_loop, key
 from framework_support.transports import HoldableTransport
 from framework_support.widget import Widget, WidgetApply, WidgetSpecApply, WidgetStatus
+from steersman.api.apply import meta
 from steersman.cache import Cache, InformerEvent, InformerOptions
 from steersman.client import Client, MergePatch
 from steersman.errors import ConnectionFailed
-from steersman.meta import ApiResource, Object, ObjectMetaApply, metadata_only, unstructured
+from steersman.meta import ApiResource, Object, metadata_only, unstructured
 from steersman_testing import InMemoryApiServer, matching, virtual_runtime, virtual_time
 
 UNSTRUCTURED = unstructured(ApiResource("shop.example.com", "v1", "Widget", "widgets"))
@@ -56,7 +57,7 @@ class WriteThroughHarness:
         return found.spec.depth if found is not None else None
 
     async def apply(self, depth: int, client: Client | None = None, labels: Mapping[str, str] = NO_LABELS) -> Widget:
-        metadata = ObjectMetaApply(name="a", namespace=NAMESPACE, labels=labels)
+        metadata = meta.ObjectMeta(name="a", namespace=NAMESPACE, labels=labels)
         return await (client or self.client).apply(WidgetApply(metadata=metadata, spec=WidgetSpecApply(depth=depth)))
 
     @asynccontextmanager
@@ -277,11 +278,39 @@ async def test_lost_write_response_triggers_uncached_read() -> None:
 
 
 @virtual_time
+async def test_lost_delete_collection_leaves_objects_uncertain() -> None:
+    harness = WriteThroughHarness()
+    async with harness.synced():
+        await harness.apply(1)
+        await drain_event_loop()
+        harness.transport.hold_watches()
+        harness.server.fail_next(matching("DELETE"), ConnectionFailed("scripted loss"), when="after")
+        with pytest.raises(ConnectionFailed):
+            await harness.client.delete_collection(Widget, namespace=NAMESPACE)
+        assert harness.depth == 1
+        assert harness.cache.informer(Widget).is_uncertain(key("a"))
+        await harness.cache.resolve(Widget, key("a"))
+        assert harness.depth is None
+
+
+@virtual_time
+async def test_lost_delete_collection_keeps_other_namespaces() -> None:
+    harness = WriteThroughHarness()
+    async with harness.synced():
+        await harness.apply(1)
+        await drain_event_loop()
+        harness.server.fail_next(matching("DELETE"), ConnectionFailed("scripted loss"), when="before")
+        with pytest.raises(ConnectionFailed):
+            await harness.client.delete_collection(Widget, namespace="default")
+        assert not harness.cache.informer(Widget).is_uncertain()
+
+
+@virtual_time
 async def test_uncertain_objects_are_resolved_concurrently() -> None:
     harness = WriteThroughHarness()
     async with harness.synced():
         for number in range(40):
-            metadata = ObjectMetaApply(name=f"b{number}", namespace=NAMESPACE)
+            metadata = meta.ObjectMeta(name=f"b{number}", namespace=NAMESPACE)
             await harness.client.apply(WidgetApply(metadata=metadata, spec=WidgetSpecApply(depth=1)))
         await harness.client.delete_collection(Widget, namespace=NAMESPACE)
         harness.transport.lists_released = asyncio.Event()

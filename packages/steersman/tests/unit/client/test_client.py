@@ -26,10 +26,11 @@ from framework_support.widget import (
     widget,
     widget_document,
 )
+from steersman.api.apply import meta
 from steersman.client import Client, HttpRequest, HttpResponse, JsonPatch, MergePatch, WatchEvent
 from steersman.client.decode import DecodeErrorHandler
 from steersman.errors import AlreadyExists, Conflict, ConnectionFailed, Expired, NotFound
-from steersman.meta import Condition, FrozenDict, ObjectKey, ObjectMeta, ObjectMetaApply, OwnerReferenceApply
+from steersman.meta import Condition, FrozenDict, ObjectKey, ObjectMeta
 from steersman_testing.virtual_clock import virtual_time
 
 KEY = ObjectKey("orders", "a")
@@ -153,7 +154,7 @@ async def test_list_skips_undecodable_object_and_reports_key() -> None:
 @virtual_time
 async def test_create() -> None:
     transport = ScriptedTransport([json_response(widget_document(), 201), error_response(409, "AlreadyExists")])
-    config = WidgetApply(metadata=ObjectMetaApply(name="a", namespace="orders"), spec=WidgetSpecApply(depth=0))
+    config = WidgetApply(metadata=meta.ObjectMeta(name="a", namespace="orders"), spec=WidgetSpecApply(depth=0))
     assert (await client(transport).create(config)).metadata.uid == "uid-a"
     request, body = last_request(transport)
     assert (request.method, request.path) == ("POST", "/apis/shop.example.com/v1/namespaces/orders/widgets")
@@ -171,7 +172,7 @@ async def test_create() -> None:
 @virtual_time
 async def test_apply_sends_set_fields_and_forces() -> None:
     transport = ScriptedTransport([json_response(widget_document())] * 2)
-    config = WidgetApply(metadata=ObjectMetaApply(name="a", namespace="orders"), spec=WidgetSpecApply(depth=1))
+    config = WidgetApply(metadata=meta.ObjectMeta(name="a", namespace="orders"), spec=WidgetSpecApply(depth=1))
     await client(transport).apply(config)
     request, body = last_request(transport)
     assert (request.method, request.content_type) == ("PATCH", "application/apply-patch+yaml")
@@ -184,9 +185,9 @@ async def test_apply_sends_set_fields_and_forces() -> None:
 @virtual_time
 async def test_apply_appends_owner_reference() -> None:
     transport = ScriptedTransport([json_response(widget_document())])
-    other = OwnerReferenceApply(api_version="v1", kind="Node", name="n", uid="u")
+    other = meta.OwnerReference(api_version="v1", kind="Node", name="n", uid="u")
     config = WidgetApply(
-        metadata=ObjectMetaApply(name="a", namespace="orders", owner_references=[other]),
+        metadata=meta.ObjectMeta(name="a", namespace="orders", owner_references=[other]),
         spec=WidgetSpecApply(depth=1),
     )
     await client(transport).apply(config, owner=widget("mother"))
@@ -214,7 +215,7 @@ async def test_create_adds_the_owner() -> None:
 
 @virtual_time
 async def test_create_with_owner_in_other_namespace_raises() -> None:
-    config = WidgetApply(metadata=ObjectMetaApply(name="a", namespace="lake"), spec=WidgetSpecApply(depth=1))
+    config = WidgetApply(metadata=meta.ObjectMeta(name="a", namespace="lake"), spec=WidgetSpecApply(depth=1))
     with pytest.raises(ValueError, match="orders/mother cannot own lake/a"):
         await client(ScriptedTransport()).apply(config, owner=widget("mother"))
 
@@ -222,7 +223,7 @@ async def test_create_with_owner_in_other_namespace_raises() -> None:
 @virtual_time
 async def test_apply_of_read_type_raises_type_error() -> None:
     read: Any = widget()
-    with pytest.raises(TypeError, match="WidgetApply"):
+    with pytest.raises(TypeError, match="not the read type Widget: "):
         await client(ScriptedTransport()).apply(read)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from framework_support.apply_configurations import NAMESPACE, all_apply_configurations, deployment, metadata, service
 from framework_support.widget import Widget, WidgetApply, WidgetSpecApply, WidgetStatus, widget
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
 from steersman.client.encode import status_document, with_owner
@@ -67,15 +67,15 @@ async def test_apply_with_server_defaults_would_change() -> None:
 @virtual_time
 async def test_changed_added_or_removed_fields_would_change() -> None:
     async with connected_client() as client:
-        config = ConfigMapApply(metadata=metadata("c", labels={"x": "1"}), data={"a": "1"})
+        config = core.ConfigMap(metadata=metadata("c", labels={"x": "1"}), data={"a": "1"})
         applied = await client.apply(config)
         for other in (
-            ConfigMapApply(metadata=metadata("c", labels={"x": "1"}), data={"a": "2"}),
-            ConfigMapApply(metadata=metadata("c", labels={"x": "1"}), data={"a": "1", "b": "1"}),
-            ConfigMapApply(metadata=metadata("c", labels={"x": "1"}), data={}),
-            ConfigMapApply(metadata=metadata("c", labels={"x": "1"})),
-            ConfigMapApply(metadata=metadata("c"), data={"a": "1"}),
-            ConfigMapApply(metadata=metadata("c", labels={"x": "1"}), data={"a": "1"}, immutable=False),
+            core.ConfigMap(metadata=metadata("c", labels={"x": "1"}), data={"a": "2"}),
+            core.ConfigMap(metadata=metadata("c", labels={"x": "1"}), data={"a": "1", "b": "1"}),
+            core.ConfigMap(metadata=metadata("c", labels={"x": "1"}), data={}),
+            core.ConfigMap(metadata=metadata("c", labels={"x": "1"})),
+            core.ConfigMap(metadata=metadata("c"), data={"a": "1"}),
+            core.ConfigMap(metadata=metadata("c", labels={"x": "1"}), data={"a": "1"}, immutable=False),
         ):
             assert would_change(other, applied), other
 
@@ -103,7 +103,7 @@ async def test_declared_default_is_a_change() -> None:
 @virtual_time
 async def test_apply_after_foreign_change_would_change() -> None:
     async with connected_client() as client:
-        config = ConfigMapApply(metadata=metadata("c"), data={"a": "1"})
+        config = core.ConfigMap(metadata=metadata("c"), data={"a": "1"})
         key = ObjectKey(NAMESPACE, "c")
         await client.apply(config)
         added = await client.patch(ConfigMap, key, MergePatch({"data": {"b": "2"}}))
@@ -118,7 +118,7 @@ async def test_apply_after_foreign_change_would_change() -> None:
 @virtual_time
 async def test_other_manager_or_version_is_not_conclusive() -> None:
     async with connected_client() as client:
-        config = ConfigMapApply(metadata=metadata("c"), data={"a": "1"})
+        config = core.ConfigMap(metadata=metadata("c"), data={"a": "1"})
         applied = await client.apply(config)
         assert apply_would_change(with_owner(config), applied, "somebody-else")
         assert apply_would_change(with_owner(config) | {"apiVersion": "v2"}, applied, MANAGER)
@@ -132,7 +132,7 @@ async def test_other_manager_or_version_is_not_conclusive() -> None:
 async def test_owners_are_compared_too() -> None:
     async with connected_client() as client:
         owner = await client.apply(WidgetApply(metadata=metadata("owner"), spec=WidgetSpecApply(depth=1)))
-        config = ConfigMapApply(metadata=metadata("c"), data={"a": "1"})
+        config = core.ConfigMap(metadata=metadata("c"), data={"a": "1"})
         applied = await client.apply(config, owner=owner)
         assert not apply_would_change(with_owner(config, owner), applied, MANAGER)
         assert would_change(config, applied)

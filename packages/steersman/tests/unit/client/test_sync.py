@@ -14,11 +14,11 @@ from typing import Any, assert_type
 
 import pytest
 
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, ClusterConfig, Discovery, MergePatch, SyncClient, WatchEvent
 from steersman.errors import ConnectionFailed, NotFound
-from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
+from steersman.meta import ObjectKey, ObjectMeta
 from steersman_testing import InMemoryApiServer
 
 KEY = ObjectKey("default", "words")
@@ -60,7 +60,7 @@ def test_sync_client_verbs_and_types(client: SyncClient) -> None:
     assert_type(found, ConfigMap)
     assert found == made
     client.patch(ConfigMap, KEY, MergePatch({"data": {"a": "b"}}))
-    other = ConfigMapApply(metadata=ObjectMetaApply(name="other", namespace="default"), data={"c": "d"})
+    other = core.ConfigMap(metadata=meta.ObjectMeta(name="other", namespace="default"), data={"c": "d"})
     assert_type(client.apply(other), ConfigMap)
     assert [o.metadata.name for o in client.list(ConfigMap, namespace="default").items] == ["other", "words"]
     client.delete(ConfigMap, KEY)

@@ -11,7 +11,7 @@ from framework_support.controller_env import NAMESPACE, ControllerEnv, drain_eve
 from framework_support.widget import Widget
 from steersman.api.core_v1 import ConfigMap, Secret
 from steersman.client import MergePatch
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.errors import NotFound
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ApiResource, ObjectKey, Unstructured, metadata_only, unstructured
@@ -113,7 +113,7 @@ async def test_cache_stores_untyped_kinds(kind: Any) -> None:
             await world.cached.get(kind, key("a"))
 
 
-class ConfigMapReconciler(Reconciler[Unstructured]):
+class ConfigMapReconciler(RequestReconciler[Unstructured]):
     """Maintains one ConfigMap per widget and watches only its metadata."""
 
     async def reconcile(self, request: Request) -> Result:

@@ -19,8 +19,8 @@ from steersman.controller import (
     Controller,
     ControllerOptions,
     Permission,
-    Reconciler,
     Request,
+    RequestReconciler,
     Result,
     generation_changed,
     has_label,
@@ -30,11 +30,11 @@ from steersman.controller import (
 from steersman.errors import ConfigurationError
 from steersman.manager import Manager
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
-from steersman.rbac import policy_rules
+from steersman_manifests.rbac import policy_rules
 from steersman_testing import virtual_time
 
 
-class NoopReconciler(Reconciler[Widget]):
+class NoopReconciler(RequestReconciler[Widget]):
     """Does nothing."""
 
     async def reconcile(self, request: Request) -> Result:

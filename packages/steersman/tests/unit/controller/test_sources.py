@@ -17,8 +17,8 @@ from steersman.controller import (
     Channel,
     Controller,
     ControllerSpec,
-    Reconciler,
     Request,
+    RequestReconciler,
     Result,
     Source,
     Ticker,
@@ -30,7 +30,7 @@ from steersman.observability.runtime import Runtime
 from steersman_testing import virtual_time
 
 
-class RecordingReconciler(Reconciler[Widget]):
+class RecordingReconciler(RequestReconciler[Widget]):
     """Records the time, key and trigger of each run."""
 
     def __init__(self, world: ControllerEnv) -> None:

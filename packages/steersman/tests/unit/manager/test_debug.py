@@ -19,7 +19,7 @@ from framework_support.widget import Widget
 from steersman.api.core_v1 import ConfigMap
 from steersman.cache import InformerOptions
 from steersman.client import MergePatch
-from steersman.controller import LOW_PRIORITY, Reconciler, Request, Result
+from steersman.controller import LOW_PRIORITY, Request, RequestReconciler, Result
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
 from steersman.manager.serving.debug import DebugHandler
@@ -28,7 +28,7 @@ from steersman.observability.runtime import Runtime
 from steersman_testing import matching, virtual_time
 
 
-class FailingReconciler(Reconciler[Widget]):
+class FailingReconciler(RequestReconciler[Widget]):
     """Fails for ``failing``, takes a minute for ``slow``, and requeues the others."""
 
     async def reconcile(self, request: Request) -> Result:
@@ -97,6 +97,41 @@ async def test_debug_queue_lists_waiting_running_and_delayed() -> None:
     assert [item["name"] for item in only_c["queue"]["waiting"]] == ["c"]
     assert only_c["queue"]["delayed"] == []
     assert [item["name"] for item in first["queue"]["waiting"]] == ["a"]
+
+
+@virtual_time
+async def test_debug_controllers_show_load() -> None:
+    world = ControllerEnv()
+    world.create_widgets("slow")
+    async with running_manager(world) as manager:
+        await asyncio.sleep(1)
+        world.create_widgets("a", "b")
+        await asyncio.sleep(10)
+        (waiting,) = await get_debug_page(manager, "/debug/controllers?object=orders/a")
+        await asyncio.sleep(60.001)
+        (done,) = await get_debug_page(manager, "/debug/controllers")
+        (two,) = await get_debug_page(manager, "/debug/controllers?limit=2")
+        (bounded,) = await get_debug_page(manager, f"/debug/controllers?limit={'9' * 5000}")
+    assert waiting["queue"]["oldest_seconds"] == pytest.approx(10)
+    assert done["queue"]["oldest_seconds"] is None
+    slowest, *others = done["slowest"]
+    assert (slowest["name"], slowest["duration_seconds"]) == ("slow", pytest.approx(60))
+    assert all(each["duration_seconds"] <= 60 for each in others)
+    assert len(two["slowest"]) == 2
+    assert len(bounded["slowest"]) <= 10
+
+
+@virtual_time
+async def test_debug_counts_results_and_seconds() -> None:
+    world = ControllerEnv()
+    world.create_widgets("failing", "b")
+    async with running_manager(world) as manager:
+        (before,) = await get_debug_page(manager, "/debug/controllers")
+        await asyncio.sleep(0.008)
+        (after,) = await get_debug_page(manager, "/debug/controllers")
+    assert after["reconciles"]["error"] - before["reconciles"]["error"] == 2
+    assert after["reconciles"]["requeue_after"] - before["reconciles"]["requeue_after"] == 1
+    assert after["reconcile_seconds"] >= before["reconcile_seconds"]
 
 
 @virtual_time

@@ -15,7 +15,7 @@ from steersman.api.coordination_v1 import Lease
 from steersman.api.core_v1 import ConfigMap
 from steersman.api.events_v1 import Event
 from steersman.client import HttpRequest, HttpResponse, Transport
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.errors import ConnectionFailed, Forbidden, LeadershipLost
 from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.manager.leader_election.fence import Fence, FencedTransport
@@ -66,7 +66,7 @@ class ReplicaTransport(Transport):
         self.closed = True
 
 
-class StatusWriter(Reconciler[Widget]):
+class StatusWriter(RequestReconciler[Widget]):
     """Writes a status at every turn, ten times a second."""
 
     async def reconcile(self, request: Request) -> Result:
@@ -79,7 +79,11 @@ class Replica:
     """A manager and its task."""
 
     def __init__(
-        self, world: ControllerEnv, name: str, reconciler: type[Reconciler[Widget]] = StatusWriter, **options: Any
+        self,
+        world: ControllerEnv,
+        name: str,
+        reconciler: type[RequestReconciler[Widget]] = StatusWriter,
+        **options: Any,
     ) -> None:
         self.transport = ReplicaTransport(world.server)
         election = LeaderElection(name=LEASE.name, namespace=LEASE.namespace, identity=name)
@@ -316,7 +320,7 @@ async def test_runnables_without_election_run_on_standby() -> None:
     await second.end()
 
 
-class RecordingReconciler(Reconciler[Widget]):
+class RecordingReconciler(RequestReconciler[Widget]):
     """Notes what it sees of each widget."""
 
     seen: list[tuple[str, int | None]] = []  # noqa: RUF012

@@ -14,13 +14,13 @@ import framework_support
 PROGRAM = """
 import asyncio, logging, sys
 from framework_support.widget import Widget
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import RequestReconciler, Request, Result
 from steersman.manager import Manager, ManagerOptions
 from steersman.observability.logging import configure_logging, get_logger
 from steersman_testing import run_virtual
 from framework_support.controller_env import ControllerEnv
 
-class LoggingReconciler(Reconciler[Widget]):
+class LoggingReconciler(RequestReconciler[Widget]):
     async def reconcile(self, request: Request) -> Result:
         password = "hunter" + "2" * 3
         self.log.info("of the reconciler", count=3)

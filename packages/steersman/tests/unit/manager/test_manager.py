@@ -14,25 +14,24 @@ from structlog.testing import capture_logs
 
 from framework_support.controller_env import NAMESPACE, ControllerEnv, drain_event_loop, eventually, key, running
 from framework_support.widget import Widget, WidgetStatus
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.api.events_v1 import Event
 from steersman.cache import InformerOptions
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.errors import CacheNotSynced, ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
-from steersman.meta import ObjectMetaApply
 from steersman.observability.runtime import Runtime
 from steersman_testing import matching, virtual_time
 
 
-class OwnedConfigMapReconciler(Reconciler[Widget]):
+class OwnedConfigMapReconciler(RequestReconciler[Widget]):
     """Keeps one ConfigMap per widget."""
 
     async def reconcile(self, request: Request) -> Result:
         widget = await self.client.get(Widget, request)
-        config = ConfigMapApply(
-            metadata=ObjectMetaApply(name=f"config-{request.name}", namespace=request.namespace),
+        config = core.ConfigMap(
+            metadata=meta.ObjectMeta(name=f"config-{request.name}", namespace=request.namespace),
             data={"length": str(widget.spec.depth)},
         )
         present = await self.client.get_or_none(ConfigMap, config.key)
@@ -46,7 +45,7 @@ class OwnedConfigMapReconciler(Reconciler[Widget]):
 
 @asynccontextmanager
 async def running_manager(
-    world: ControllerEnv, reconciler: type[Reconciler[Widget]] = OwnedConfigMapReconciler, **options: Any
+    world: ControllerEnv, reconciler: type[RequestReconciler[Widget]] = OwnedConfigMapReconciler, **options: Any
 ) -> AsyncGenerator[Manager, None]:
     manager = Manager(world.server, ManagerOptions(name="orders-operator", **options), world.runtime)
     manager.controller(Widget).owns(ConfigMap).max_concurrent_reconciles(4).complete(reconciler)
@@ -113,7 +112,7 @@ async def test_manager_converges_despite_faults() -> None:
     assert all(b.status == WidgetStatus(depth=b.spec.depth) for b in world.server.read_all(Widget))
 
 
-class SlowReconciler(Reconciler[Widget]):
+class SlowReconciler(RequestReconciler[Widget]):
     """Runs until it is cancelled, and records that."""
 
     seen: list[str] = []  # noqa: RUF012
@@ -250,7 +249,7 @@ async def test_shutdown_fails_readiness_and_logs_phases() -> None:
     finish = asyncio.Event()
     started = asyncio.Event()
 
-    class WaitingReconciler(Reconciler[Widget]):
+    class WaitingReconciler(RequestReconciler[Widget]):
         async def reconcile(self, request: Request) -> Result:
             started.set()
             await finish.wait()

@@ -12,12 +12,12 @@ import framework_support
 PROGRAM = """
 import asyncio, gc, os, signal, sys
 from framework_support.widget import Widget
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import RequestReconciler, Request, Result
 from steersman.manager import Manager, ManagerOptions
 from steersman.observability.runtime import Runtime
 from framework_support.controller_env import ControllerEnv
 
-class PrintingReconciler(Reconciler[Widget]):
+class PrintingReconciler(RequestReconciler[Widget]):
     async def reconcile(self, request: Request) -> Result:
         print("works", gc.get_threshold() == before, gc.get_freeze_count() > 0)
         if sys.argv[1] == "run":

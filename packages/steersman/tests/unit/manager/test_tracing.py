@@ -16,13 +16,12 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode, format_trace_
 
 from framework_support.controller_env import ControllerEnv, key, running
 from framework_support.widget import Widget, WidgetStatus
-from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.apply import core, meta
 from steersman.client import ClusterConfig, HttpRequest, HttpTransport, MergePatch, RetryingTransport, StaticToken
 from steersman.client.transport.tracing import TracingTransport, url_template
-from steersman.controller import Controller, ReconcileOutcome, Reconciler, Request, Result, current_reconcile
+from steersman.controller import Controller, ReconcileOutcome, Request, RequestReconciler, Result, current_reconcile
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
-from steersman.meta import ObjectMetaApply
 from steersman_testing import matching, virtual_time
 
 PASSWORD = "hunter222"
@@ -43,14 +42,14 @@ class Exports:
         return "".join(span.to_json() for span in self.exporter.get_finished_spans())
 
 
-class PasswordReconciler(Reconciler[Widget]):
+class PasswordReconciler(RequestReconciler[Widget]):
     """Maintains a password per widget, and reports the depth."""
 
     async def reconcile(self, request: Request) -> Result:
         widget = await self.client.get(Widget, request)
-        metadata = ObjectMetaApply(name=f"lock-{request.name}", namespace=request.namespace)
+        metadata = meta.ObjectMeta(name=f"lock-{request.name}", namespace=request.namespace)
         password = PASSWORD
-        await self.client.apply(SecretApply(metadata=metadata, string_data={"password": password}), owner=widget)
+        await self.client.apply(core.Secret(metadata=metadata, string_data={"password": password}), owner=widget)
         if widget.spec.depth > 100:
             raise RuntimeError("too deep")
         return Result(requeue_after=3600)
@@ -62,7 +61,7 @@ class PasswordReconciler(Reconciler[Widget]):
 
 @asynccontextmanager
 async def running_manager(
-    world: ControllerEnv, tracing: Any, reconciler: type[Reconciler[Widget]] = PasswordReconciler
+    world: ControllerEnv, tracing: Any, reconciler: type[RequestReconciler[Widget]] = PasswordReconciler
 ) -> AsyncGenerator[Controller, None]:
     manager = Manager(world.server, ManagerOptions(tracing=tracing), world.runtime)
     controller = manager.controller(Widget).complete(reconciler)
@@ -126,7 +125,7 @@ async def test_span_has_changed_fields_and_queue_event() -> None:
     world, exports = ControllerEnv(), Exports()
     world.create_widgets("a", "b")
 
-    class Slow(Reconciler[Widget]):
+    class Slow(RequestReconciler[Widget]):
         async def reconcile(self, request: Request) -> Result:
             await asyncio.sleep(10)
             return Result()
@@ -173,7 +172,7 @@ async def test_log_lines_name_the_trace() -> None:
     world.create_widgets("a")
     seen: list[Any] = []
 
-    class LoggingReconciler(Reconciler[Widget]):
+    class LoggingReconciler(RequestReconciler[Widget]):
         async def reconcile(self, request: Request) -> Result:
             info = current_reconcile()
             assert info is not None
@@ -202,7 +201,7 @@ async def test_cancelled_worker_ends_its_span() -> None:
     world, exports = ControllerEnv(), Exports()
     world.create_widgets("a")
 
-    class Stuck(Reconciler[Widget]):
+    class Stuck(RequestReconciler[Widget]):
         async def reconcile(self, request: Request) -> Result:
             await asyncio.Event().wait()
             return Result()

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from steersman.meta import (
-    ApiResource,
-    ApplyConfiguration,
-    ObjectKey,
-    ObjectMetaApply,
-    Resource,
-    Spec,
-    Status,
-    resource,
-)
+from steersman.api.apply import meta
+from steersman.meta import ApiResource, ApplyConfiguration, ObjectKey, Resource, Spec, Status, resource
 
 PODS = ApiResource("", "v1", "Pod", "pods")
 DEPLOYMENTS = ApiResource("apps", "v1", "Deployment", "deployments")
@@ -78,5 +70,5 @@ def test_apply_type_has_key() -> None:
     class WidgetApply(ApplyConfiguration[Widget]):
         read_type = Widget
 
-    assert WidgetApply(metadata=ObjectMetaApply(name="x")).key == ObjectKey("", "x")
-    assert WidgetApply(metadata=ObjectMetaApply(name="x", namespace="n")).key == ObjectKey("n", "x")
+    assert WidgetApply(metadata=meta.ObjectMeta(name="x")).key == ObjectKey("", "x")
+    assert WidgetApply(metadata=meta.ObjectMeta(name="x", namespace="n")).key == ObjectKey("n", "x")

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from steersman.api.authorization_v1 import SubjectAccessReview
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
 from steersman.client import Client, MergePatch
-from steersman.crd import definition
 from steersman.errors import ConfigurationError, Forbidden, InternalError, Invalid
 from steersman.manager import Manager
 from steersman.meta import (
@@ -30,7 +29,6 @@ from steersman.meta import (
     resource,
     unstructured,
 )
-from steersman.rbac import cluster_role
 from steersman.webhook import (
     AdmissionRequest,
     AdmissionWarning,
@@ -40,6 +38,8 @@ from steersman.webhook import (
     WebhookOptions,
     WebhookServerOptions,
 )
+from steersman_manifests.crd import definition
+from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 from steersman_testing.webhooks import serve_webhooks
 

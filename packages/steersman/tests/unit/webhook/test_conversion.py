@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from steersman.api.batch_v1 import JobTemplateSpec
 from steersman.client import Client, MergePatch
-from steersman.crd import definition
 from steersman.errors import ConfigurationError, InternalError
 from steersman.manager import Manager
 from steersman.meta import (
@@ -28,7 +27,8 @@ from steersman.meta import (
 )
 from steersman.webhook import Conversion, ConversionFailed, Spoke, WebhookServerOptions, copy_fields
 from steersman.webhook.conversion import HUB_ANNOTATION
-from steersman.webhook.roundtrip import to_explicit_builtins
+from steersman.webhook.field_copying import to_explicit_builtins
+from steersman_manifests.crd import definition
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 from steersman_testing.conversions import assert_round_trips
 from steersman_testing.webhooks import serve_webhooks

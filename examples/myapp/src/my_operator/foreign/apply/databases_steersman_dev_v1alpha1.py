@@ -8,25 +8,25 @@ from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import UNSET, UnsetType
-from steersman.api.apply.meta_v1 import ConditionApply
+from steersman.api.apply.meta import Condition
 from steersman.meta import ApplyConfiguration, FrozenStruct
 from steersman.meta.go_json import QuantityLike
 
-from ..databases_steersman_dev_v1alpha1 import Database
+from .. import databases_steersman_dev_v1alpha1
 
 
-class DatabaseApply(ApplyConfiguration[Database]):
+class Database(ApplyConfiguration[databases_steersman_dev_v1alpha1.Database]):
     """A database with its user, on a PostgreSQL or MySQL server of its own."""
 
-    read_type = Database
+    read_type = databases_steersman_dev_v1alpha1.Database
 
-    spec: DatabaseSpecApply | UnsetType = UNSET
+    spec: DatabaseSpec | UnsetType = UNSET
     """The database that is wanted."""
-    status: DatabaseStatusApply | UnsetType = UNSET
+    status: DatabaseStatus | UnsetType = UNSET
     """The database as it is."""
 
 
-class DatabaseSpecApply(FrozenStruct):
+class DatabaseSpec(FrozenStruct):
     """The database that is wanted."""
 
     engine: Literal["postgresql", "mysql"] | UnsetType = UNSET
@@ -45,12 +45,12 @@ class DatabaseSpecApply(FrozenStruct):
     """
 
 
-class DatabaseStatusApply(FrozenStruct):
+class DatabaseStatus(FrozenStruct):
     """The database as it is."""
 
     observed_generation: int | UnsetType = UNSET
     """The metadata.generation that this status describes."""
-    conditions: Sequence[ConditionApply] | UnsetType = UNSET
+    conditions: Sequence[Condition] | UnsetType = UNSET
     """The latest observations of the object's state."""
     phase: Literal["Pending", "Provisioning", "Ready", "Failed", "Deleting"] | UnsetType = UNSET
     """Pending (waits for the cluster), Provisioning, Ready, Failed (needs a person), or Deleting."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from steersman.api.apply.core_v1 import ConfigMapApply
-from steersman.meta import ApplyConfiguration, ObjectMetaApply
+from steersman.api.apply import core, meta
+from steersman.meta import ApplyConfiguration
 
 from ..cluster import ClusterView, Configurer, PodParts, Rights, SettingCatalog, Verdict
 from . import furnishing, initial, parameters, pod
@@ -31,11 +31,11 @@ class MySQLCluster:
         names, labels = cluster.names, pod.member_labels(cluster)
         slices = [key.name for service in cluster.writable_services for key in names.slices(service)]
         return [
-            ConfigMapApply(
-                metadata=ObjectMetaApply(name=names.group.name, namespace=names.group.namespace, labels=labels)
+            core.ConfigMap(
+                metadata=meta.ObjectMeta(name=names.group.name, namespace=names.group.namespace, labels=labels)
             ),
-            ConfigMapApply(
-                metadata=ObjectMetaApply(
+            core.ConfigMap(
+                metadata=meta.ObjectMeta(
                     name=names.mysql_configuration.name, namespace=names.mysql_configuration.namespace, labels=labels
                 ),
                 data={

@@ -7,7 +7,7 @@ nobody knows how far it came. Where the server refuses a statement, the file is 
 
 from __future__ import annotations
 
-from steersman.api.apply.core_v1 import ContainerApply
+from steersman.api.apply import core
 
 from ..cluster import ClusterView, Configurer
 from ..desired import ObjectKind
@@ -74,7 +74,7 @@ def configurer(cluster: ClusterView) -> Configurer:
     )
 
 
-def _container(cluster: ClusterView) -> ContainerApply:
+def _container(cluster: ClusterView) -> core.Container:
     initial = cluster.initial
     environment = {"HOST": host(cluster), "OWNER": initial.owner, "DATABASE": initial.database}
     command = ["sh", "-uc", _SCRIPT, "sh", *map(path_of, initial.sql)]

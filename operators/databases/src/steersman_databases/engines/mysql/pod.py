@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from steersman.api.apply.core_v1 import (
-    ConfigMapVolumeSourceApply,
-    ContainerApply,
-    EmptyDirVolumeSourceApply,
-    ExecActionApply,
-    ProbeApply,
-    VolumeApply,
-)
+from steersman.api.apply import core
 
 from ..cluster import ClusterView, PodParts
 from ..cluster_names import INSTANCE_LABEL, MEMBER_OF_LABEL
@@ -49,9 +42,9 @@ def pod_parts(cluster: ClusterView, *, fenced: bool) -> PodParts:
     A fenced one has the same volumes and starts nothing, so it has no probes and no labels of a member.
     """
     if fenced:
-        server = ContainerApply(command=[_AGENT, "fenced"], **_common(cluster, member=False))
+        server = core.Container(command=[_AGENT, "fenced"], **_common(cluster, member=False))
         return PodParts(server=server, volumes=_volumes(cluster))
-    server = ContainerApply(
+    server = core.Container(
         command=[_AGENT],
         # Starting may include crash recovery or a copy of the data: hours, before it is given up.
         startup_probe=_probe("startup", period=1, failures=21600),
@@ -68,17 +61,17 @@ def _common(cluster: ClusterView, *, member: bool) -> ServerContainer:
     return server_container(cluster, {"sql": PORT}, _MOUNTS, fields=fields)
 
 
-def _volumes(cluster: ClusterView) -> Sequence[VolumeApply]:
+def _volumes(cluster: ClusterView) -> Sequence[core.Volume]:
     return [
-        VolumeApply(name="run", empty_dir=EmptyDirVolumeSourceApply(medium="Memory", size_limit="16Mi")),
-        VolumeApply(name="mysql", config_map=ConfigMapVolumeSourceApply(name=cluster.names.mysql_configuration.name)),
+        core.Volume(name="run", empty_dir=core.EmptyDirVolumeSource(medium="Memory", size_limit="16Mi")),
+        core.Volume(name="mysql", config_map=core.ConfigMapVolumeSource(name=cluster.names.mysql_configuration.name)),
         *server_volumes(cluster),
     ]
 
 
-def _probe(kind: str, *, period: int, failures: int) -> ProbeApply:
-    return ProbeApply(
-        exec=ExecActionApply(command=[_PROBE, kind]),
+def _probe(kind: str, *, period: int, failures: int) -> core.Probe:
+    return core.Probe(
+        exec=core.ExecAction(command=[_PROBE, kind]),
         period_seconds=period,
         # On a full machine a process takes seconds to start; the default of 1 s would restart healthy servers.
         timeout_seconds=10,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from steersman.api.apply.core_v1 import ConfigMapApply
-from steersman.meta import ApplyConfiguration, ObjectKey, ObjectMetaApply
+from steersman.api.apply import core, meta
+from steersman.meta import ApplyConfiguration, ObjectKey
 from steersman_databases.engines.cluster import ClusterView, Configurer, PodParts, Rights, SettingCatalog, Verdict
 
 from . import accounts, hba, initial, parameters, patroni, pod
@@ -32,8 +32,8 @@ class PostgreSQLCluster:
         labels = patroni.store_labels(cluster)
         slices = [key.name for service in cluster.writable_services for key in names.slices(service)]
         return [
-            *(ConfigMapApply(metadata=_meta(key, labels)) for key in cluster.store.every),
-            ConfigMapApply(
+            *(core.ConfigMap(metadata=_meta(key, labels)) for key in cluster.store.every),
+            core.ConfigMap(
                 # Without the label of the members: Patroni's watch need not see it.
                 metadata=_meta(
                     names.local_configuration, {k: v for k, v in labels.items() if k.startswith("app.kubernetes.io/")}
@@ -83,5 +83,5 @@ class PostgreSQLCluster:
         return patroni.can_be_altered(cluster)
 
 
-def _meta(key: ObjectKey, labels: Mapping[str, str]) -> ObjectMetaApply:
-    return ObjectMetaApply(name=key.name, namespace=key.namespace, labels=labels)
+def _meta(key: ObjectKey, labels: Mapping[str, str]) -> meta.ObjectMeta:
+    return meta.ObjectMeta(name=key.name, namespace=key.namespace, labels=labels)

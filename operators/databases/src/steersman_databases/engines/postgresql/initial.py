@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from steersman.api.apply.core_v1 import ContainerApply
+from steersman.api.apply import core
 
 from ..cluster import ClusterView, Configurer, SqlSource
 from ..desired import ObjectKind
@@ -81,7 +81,7 @@ def configurer(cluster: ClusterView) -> Configurer:
     )
 
 
-def _container(cluster: ClusterView) -> ContainerApply:
+def _container(cluster: ClusterView) -> core.Container:
     initial = cluster.initial
     environment = {
         "PGHOST": host(cluster),

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from steersman.api.apply.core_v1 import (
-    ConfigMapVolumeSourceApply,
-    ContainerApply,
-    EmptyDirVolumeSourceApply,
-    HTTPGetActionApply,
-    ProbeApply,
-    VolumeApply,
-)
+from steersman.api.apply import core
 from steersman_databases.engines.cluster import ClusterView, PodParts
 from steersman_databases.engines.cluster_names import VERSION_LABEL
 from steersman_databases.engines.server_pod import ServerContainer, server_container, server_volumes
@@ -28,9 +21,9 @@ def pod_parts(cluster: ClusterView, *, fenced: bool) -> PodParts:
     """
     if fenced:
         return PodParts(
-            server=ContainerApply(command=[_START, "fenced"], **_common(cluster)), volumes=_volumes(cluster)
+            server=core.Container(command=[_START, "fenced"], **_common(cluster)), volumes=_volumes(cluster)
         )
-    server = ContainerApply(
+    server = core.Container(
         command=[_START],
         # Starting may include crash recovery or a copy of the data: hours, before it is given up.
         startup_probe=_probe("/liveness", period=1, failures=21600),
@@ -64,19 +57,19 @@ def _mounts(cluster: ClusterView) -> Mapping[str, str]:
     }
 
 
-def _volumes(cluster: ClusterView) -> Sequence[VolumeApply]:
+def _volumes(cluster: ClusterView) -> Sequence[core.Volume]:
     return [
-        VolumeApply(name="run", empty_dir=EmptyDirVolumeSourceApply(size_limit="16Mi")),
-        VolumeApply(
-            name="patroni", config_map=ConfigMapVolumeSourceApply(name=cluster.names.local_configuration.name)
+        core.Volume(name="run", empty_dir=core.EmptyDirVolumeSource(size_limit="16Mi")),
+        core.Volume(
+            name="patroni", config_map=core.ConfigMapVolumeSource(name=cluster.names.local_configuration.name)
         ),
         *server_volumes(cluster),
     ]
 
 
-def _probe(path: str, *, period: int, failures: int) -> ProbeApply:
-    return ProbeApply(
-        http_get=HTTPGetActionApply(path=path, port="patroni", scheme="HTTPS"),
+def _probe(path: str, *, period: int, failures: int) -> core.Probe:
+    return core.Probe(
+        http_get=core.HTTPGetAction(path=path, port="patroni", scheme="HTTPS"),
         period_seconds=period,
         # On a full machine an answer takes seconds; the default of 1 s would restart healthy servers.
         timeout_seconds=5,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from steersman.errors import ConfigurationError
-from steersman.meta.manifests import Manifest
 from steersman_cli.packaging.bundle.descriptors import humanize, spec_descriptors, status_descriptors
 from steersman_cli.packaging.bundle.install_strategy import install_strategy
 from steersman_cli.packaging.bundle.operator_info import OperatorInfo, package_name
@@ -21,6 +20,7 @@ from steersman_cli.packaging.bundle.settings import (
     Provider,
 )
 from steersman_cli.packaging.bundle.webhooks import crds_with_conversion_webhook, webhook_definitions
+from steersman_manifests.manifest_files import Manifest
 
 _SEMANTIC_VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?")
 _ICON_MEDIA_TYPES = {

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from steersman.meta.manifests import Manifest
-from steersman.meta.yaml_codec import dump_yaml
 from steersman_cli.packaging.bundle.cluster_service_version import cluster_service_version
 from steersman_cli.packaging.bundle.operator_info import OperatorInfo, package_name
 from steersman_cli.packaging.bundle.settings import BundleSettings
 from steersman_cli.packaging.bundle.webhooks import unsupported_fields, webhook_service_names
+from steersman_manifests.manifest_files import Manifest
+from steersman_manifests.yaml_codec import dump_yaml
 
 _ANNOTATION_PREFIX = "operators.operatorframework.io"
 # Kinds that the ClusterServiceVersion expresses or OLM creates.

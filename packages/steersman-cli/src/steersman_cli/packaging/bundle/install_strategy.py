@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from steersman.errors import ConfigurationError
-from steersman.meta.manifests import Manifest
 from steersman_cli.packaging.bundle.operator_info import OperatorInfo
 from steersman_cli.packaging.bundle.settings import ALL_NAMESPACES, InstallMode
 from steersman_cli.packaging.bundle.webhooks import OLM_CERTIFICATE_PATH, webhook_definitions
 from steersman_cli.packaging.operator_manifests import OperatorManifests, object_identity
+from steersman_manifests.manifest_files import Manifest
 
 _WATCH_NAMESPACE_VARIABLE = "WATCH_NAMESPACE"
 # Verbs of the framework's rules that inject CA bundles.

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steersman.manager import Manager
-from steersman.meta.manifests import Manifest
 from steersman_cli.packaging.bundle.settings import BundleSettings
 from steersman_cli.packaging.operator_manifests import OperatorManifests
 from steersman_cli.packaging.project_metadata import ProjectMetadata
+from steersman_manifests.manifest_files import Manifest
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from steersman.errors import ConfigurationError
-from steersman.meta.manifests import Manifest
 from steersman_cli.packaging.operator_manifests import OperatorManifests
+from steersman_manifests.manifest_files import Manifest
 
 OLM_CERTIFICATE_PATH = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108
 """Mount path of the certificate that OLM renews, with ``tls.crt`` and ``tls.key``."""

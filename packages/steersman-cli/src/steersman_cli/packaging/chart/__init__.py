@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from steersman.meta.yaml_codec import dump_yaml
 from steersman_cli.packaging.chart import extras
 from steersman_cli.packaging.chart.deployment import deployment_template
 from steersman_cli.packaging.chart.model import ChartModel
@@ -15,6 +14,7 @@ from steersman_cli.packaging.chart.values import values_schema, values_table, va
 from steersman_cli.packaging.chart.values_spec import chart_values
 from steersman_cli.packaging.operator_manifests import OperatorManifests
 from steersman_cli.packaging.project_metadata import ProjectMetadata
+from steersman_manifests.yaml_codec import dump_yaml
 
 KUBERNETES_VERSION_RANGE = ">=1.30.0-0"
 """Supported versions of Kubernetes."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from steersman.meta.manifests import Manifest
-from steersman.meta.yaml_codec import dump_yaml
 from steersman_cli.packaging.chart.model import ChartModel
 from steersman_cli.packaging.chart.template import escape_template
+from steersman_manifests.manifest_files import Manifest
+from steersman_manifests.yaml_codec import dump_yaml
 
 CERTIFICATE_MOUNT_PATH = "/certs"
 """Mount path of cert-manager's Secret."""

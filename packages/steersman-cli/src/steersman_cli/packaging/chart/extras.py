@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from steersman.meta.manifests import Manifest
-from steersman.meta.yaml_codec import dump_yaml
 from steersman_cli.packaging.chart.model import ChartModel
 from steersman_cli.packaging.chart.template import conditional, escape_template
+from steersman_manifests.manifest_files import Manifest
+from steersman_manifests.yaml_codec import dump_yaml
 
 RESOURCE_POLICY_ANNOTATION = "helm.sh/resource-policy"
 INJECT_CA_ANNOTATION = "cert-manager.io/inject-ca-from"

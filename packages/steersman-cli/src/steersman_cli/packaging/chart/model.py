@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from steersman.meta.manifests import Manifest
 from steersman_cli.packaging.chart.release_names import ReleaseNames
 from steersman_cli.packaging.chart.template import HelmTemplate
 from steersman_cli.packaging.operator_manifests import OperatorManifests
+from steersman_manifests.manifest_files import Manifest
 
 # Flags of ``ManagerFlags`` that values set, in all spellings.
 _SWITCH_FLAGS = {"--leader-elect": "--leader-elect", "--no-leader-elect": "--no-leader-elect"}

@@ -8,10 +8,10 @@ from importlib import import_module
 from typing import Any
 
 import steersman.api
-from steersman.meta.manifests import Manifest
 from steersman.meta.resource_names import ApiResource
 from steersman_cli.packaging.chart.model import ChartModel
 from steersman_cli.packaging.chart.template import conditional
+from steersman_manifests.manifest_files import Manifest
 
 _RBAC_CREATE = "$.Values.rbac.create"
 _CERTIFICATES_BY_OPERATOR = 'eq $.Values.webhooks.certificates "self"'

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
-from steersman.meta.manifests import Manifest
 from steersman_cli.packaging.chart.template import HelmTemplate
 from steersman_cli.packaging.operator_manifests import OperatorManifests
+from steersman_manifests.manifest_files import Manifest
 
 CERTIFICATE_SECRET_SUFFIX = "-cert"  # noqa: S105
 """Suffix of the certificate's Secret, the same as in ``WebhookServerOptions``."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from steersman.meta.manifests import Manifest
-from steersman.meta.yaml_codec import dump_yaml
+from steersman_manifests.manifest_files import Manifest
+from steersman_manifests.yaml_codec import dump_yaml
 
 # YAML never quotes this placeholder, so that rendering can replace it.
 _PLACEHOLDER = "steersmanaction{}mark"

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from steersman.meta.yaml_codec import dump_yaml
+from steersman_manifests.yaml_codec import dump_yaml
 
 Schema = dict[str, Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from steersman.meta import ApiResource
-from steersman.meta.formats import known_format
+from steersman_cel.formats import known_format
 from steersman_cel.validation import has_rules
 from steersman_testing.apiserver.definitions.approval import approval_errors
 from steersman_testing.apiserver.definitions.decoding import decode_spec

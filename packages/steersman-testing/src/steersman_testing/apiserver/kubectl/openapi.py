@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from steersman.api.openapi import REFERENCE_PREFIX, published_schemas
+from steersman_manifests.openapi import REFERENCE_PREFIX, published_schemas
 from steersman_testing.apiserver.kinds import KindRegistry, ServedKind
 from steersman_testing.apiserver.shapes import BuiltinShape
 from steersman_testing.apiserver.values import JsonObject, is_list, is_map

@@ -13,7 +13,7 @@ from steersman.api.meta_v1 import DeleteOptions
 from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
 from steersman.meta import ApiResource
-from steersman.meta.yaml_codec import load_yaml
+from steersman_manifests.yaml_codec import load_yaml
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.builtin.types import decode_as_struct, json_type_name
 from steersman_testing.apiserver.extensions import load_kubectl

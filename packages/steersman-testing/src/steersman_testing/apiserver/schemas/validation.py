@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from steersman.meta.formats import has_format, known_format
+from steersman_cel.formats import has_format, known_format
 from steersman_cel.numbers import format_go_float
 from steersman_cel.patterns import compile_pattern
 from steersman_cel.validation import items_by_key, list_item_key

@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
 from gallery.stateful_sets import stateful_set
-from steersman.api.apply.apps_v1 import StatefulSetApply
+from steersman.api.apply import apps
 from steersman.api.apps_v1 import StatefulSet
-from steersman.controller import ReconcileOutcome, Reconciler, Request, Result
+from steersman.controller import ReconcileOutcome, Request, RequestReconciler, Result
 from steersman.errors import Invalid, TerminalError
 from steersman.manager import Manager
 from steersman.meta import Field, Resource, Spec, Status, find_condition, resource
@@ -41,7 +41,7 @@ class WatcherSpec(Spec):
 class Watcher(Resource[WatcherSpec, Status]): ...
 
 
-class WatcherReconciler(Reconciler[Watcher]):
+class WatcherReconciler(RequestReconciler[Watcher]):
     async def reconcile(self, request: Request) -> Result:
         watcher = await self.client.get(Watcher, request)
         try:
@@ -72,12 +72,12 @@ class FaultyWatcherReconciler(WatcherReconciler):
         await super().apply_children(watcher)
 
 
-def labelled(watcher: Watcher) -> StatefulSetApply:
+def labelled(watcher: Watcher) -> apps.StatefulSet:
     """Return the StatefulSet with the label of its team."""
     return replace(stateful_set(watcher, 2), metadata=owned_metadata(watcher, labels={TEAM: watcher.spec.team}))
 
 
-def setup(reconciler: type[Reconciler[Watcher]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Watcher]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         owning = manager.controller(Watcher).owns(StatefulSet)

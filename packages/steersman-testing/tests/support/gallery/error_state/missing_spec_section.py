@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import ConfigMap
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import Manager
 from steersman.meta import Field, FrozenStruct, Resource, Spec, Status, resource
 from steersman_testing.simulation import World
@@ -41,11 +41,11 @@ class MemoryStoreSpec(Spec):
 class MemoryStore(Resource[MemoryStoreSpec, Status]): ...
 
 
-class FaultyMemoryStoreReconciler(Reconciler[MemoryStore]):
+class FaultyMemoryStoreReconciler(RequestReconciler[MemoryStore]):
     async def reconcile(self, request: Request) -> Result:
         store = await self.client.get(MemoryStore, request)
         await self.client.apply(
-            ConfigMapApply(metadata=owned_metadata(store), data={"save": self.render_persistence(store)}), owner=store
+            core.ConfigMap(metadata=owned_metadata(store), data={"save": self.render_persistence(store)}), owner=store
         )
         status = Status(
             observed_generation=store.metadata.generation,
@@ -68,7 +68,7 @@ class MemoryStoreReconciler(FaultyMemoryStoreReconciler):
         return "" if persistence is None else f"{persistence.seconds} 1"
 
 
-def setup(reconciler: type[Reconciler[MemoryStore]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[MemoryStore]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(MemoryStore).owns(ConfigMap).complete(reconciler)

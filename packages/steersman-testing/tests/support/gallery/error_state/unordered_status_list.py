@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import ConfigMap
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import Manager
 from steersman.meta import Field, Resource, Spec, Status, resource
 from steersman_testing.simulation import World
@@ -41,12 +41,12 @@ class Application(Resource[ApplicationSpec, ApplicationStatus]):
     """An application of several components."""
 
 
-class ApplicationReconciler(Reconciler[Application]):
+class ApplicationReconciler(RequestReconciler[Application]):
     async def reconcile(self, request: Request) -> Result:
         application = await self.client.get(Application, request)
         for name in application.spec.components:
             await self.client.apply(
-                ConfigMapApply(metadata=owned_metadata(application, f"-{name}")), owner=application
+                core.ConfigMap(metadata=owned_metadata(application, f"-{name}")), owner=application
             )
         found = [component.metadata.name for component in await self.client.list(ConfigMap, owner=application)]
         await self.client.apply_status(
@@ -64,7 +64,7 @@ class FaultyApplicationReconciler(ApplicationReconciler):
         return self.runtime.random.sample(names, len(names))
 
 
-def setup(reconciler: type[Reconciler[Application]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Application]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Application).owns(ConfigMap).complete(reconciler)

@@ -15,9 +15,9 @@ from typing import Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import ConfigMap
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.errors import TerminalError
 from steersman.manager import Manager
 from steersman.meta import Resource, Spec, Status, resource
@@ -39,7 +39,7 @@ class CatalogStatus(Status):
 class Catalog(Resource[CatalogSpec, CatalogStatus]): ...
 
 
-class CatalogReconciler(Reconciler[Catalog]):
+class CatalogReconciler(RequestReconciler[Catalog]):
     async def reconcile(self, request: Request) -> Result:
         catalog = await self.client.get(Catalog, request)
         source = catalog.spec.source
@@ -49,7 +49,7 @@ class CatalogReconciler(Reconciler[Catalog]):
             self.events.warning(catalog, "InvalidSource", message)
             raise TerminalError(message)
         await self.client.apply(
-            ConfigMapApply(metadata=owned_metadata(catalog), data={"source": source}), owner=catalog
+            core.ConfigMap(metadata=owned_metadata(catalog), data={"source": source}), owner=catalog
         )
         await self.report(catalog, "Configured", "Configured", "packages are available")
         return Result()
@@ -73,7 +73,7 @@ class FaultyCatalogReconciler(CatalogReconciler):
         return await super().reconcile(request)
 
 
-def setup(reconciler: type[Reconciler[Catalog]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Catalog]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Catalog).owns(ConfigMap).complete(reconciler)

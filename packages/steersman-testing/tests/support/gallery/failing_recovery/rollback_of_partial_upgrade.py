@@ -16,9 +16,9 @@ from typing import Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
-from steersman.api.apply.core_v1 import ConfigMapApply, ServiceApply, ServicePortApply, ServiceSpecApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import ConfigMap, Service
-from steersman.controller import ReconcileOutcome, Reconciler, Request, Result
+from steersman.controller import ReconcileOutcome, Request, RequestReconciler, Result
 from steersman.manager import Manager
 from steersman.meta import Resource, Spec, Status, resource
 from steersman_testing.simulation import World
@@ -42,16 +42,16 @@ class Proxy(Resource[ProxySpec, ProxyStatus]):
     """A ConfigMap and a Service, applied in this order."""
 
 
-class ProxyReconciler(Reconciler[Proxy]):
+class ProxyReconciler(RequestReconciler[Proxy]):
     async def reconcile(self, request: Request) -> Result:
         proxy = await self.client.get(Proxy, request)
         version = proxy.spec.version
         await self.client.apply(
-            ConfigMapApply(metadata=owned_metadata(proxy), data={"version": version}), owner=proxy
+            core.ConfigMap(metadata=owned_metadata(proxy), data={"version": version}), owner=proxy
         )
-        spec = ServiceSpecApply(cluster_ip="None", ports=[ServicePortApply(port=80)])
+        spec = core.ServiceSpec(cluster_ip="None", ports=[core.ServicePort(port=80)])
         await self.client.apply(
-            ServiceApply(metadata=owned_metadata(proxy, labels={VERSION: version}), spec=spec), owner=proxy
+            core.Service(metadata=owned_metadata(proxy, labels={VERSION: version}), spec=spec), owner=proxy
         )
         return Result()
 
@@ -76,7 +76,7 @@ class FaultyProxyReconciler(ProxyReconciler):
         return await super().reconcile(request)
 
 
-def setup(reconciler: type[Reconciler[Proxy]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Proxy]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         (manager.controller(Proxy).owns(ConfigMap).owns(Service).complete(reconciler))

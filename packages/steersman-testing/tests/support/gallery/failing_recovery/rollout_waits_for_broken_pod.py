@@ -27,7 +27,7 @@ from gallery.helpers import (
     with_ready_condition,
 )
 from steersman.api.core_v1 import Pod
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import Manager
 from steersman.meta import Field, Resource, Spec, Status, resource
 from steersman_testing.simulation import World
@@ -47,7 +47,7 @@ class Engine(Resource[EngineSpec, Status]):
     """Two pods, replaced one by one."""
 
 
-class FaultyEngineReconciler(Reconciler[Engine]):
+class FaultyEngineReconciler(RequestReconciler[Engine]):
     async def reconcile(self, request: Request) -> Result:
         engine = await self.client.get(Engine, request)
         pods = await self.client.list(Pod, owner=engine)
@@ -97,7 +97,7 @@ def is_current(found: Pod, engine: Engine) -> bool:
     return found.spec.containers[0].image == engine.spec.image
 
 
-def setup(reconciler: type[Reconciler[Engine]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Engine]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Engine).owns(Pod).needs(Pod, "delete").complete(reconciler)

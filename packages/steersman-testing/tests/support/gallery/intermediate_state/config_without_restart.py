@@ -18,10 +18,10 @@ from typing import Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata, pod, set_spec
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.client import MergePatch
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import Manager
 from steersman.meta import Resource, Spec, Status, resource
 from steersman_testing.simulation import World
@@ -44,7 +44,7 @@ class Flow(Resource[FlowSpec, FlowStatus]):
     """One pod that reads its configuration at its start."""
 
 
-class FaultyFlowReconciler(Reconciler[Flow]):
+class FaultyFlowReconciler(RequestReconciler[Flow]):
     async def reconcile(self, request: Request) -> Result:
         flow = await self.client.get(Flow, request)
         written = await self.client.get_or_none(ConfigMap, request)
@@ -61,7 +61,7 @@ class FaultyFlowReconciler(Reconciler[Flow]):
         return Result()
 
 
-class FlowReconciler(Reconciler[Flow]):
+class FlowReconciler(RequestReconciler[Flow]):
     async def reconcile(self, request: Request) -> Result:
         flow = await self.client.get(Flow, request)
         await self.client.apply(config_map(flow), owner=flow)
@@ -74,12 +74,12 @@ class FlowReconciler(Reconciler[Flow]):
         return Result()
 
 
-def config_map(flow: Flow) -> ConfigMapApply:
+def config_map(flow: Flow) -> core.ConfigMap:
     """Return the ConfigMap of the pod."""
-    return ConfigMapApply(metadata=owned_metadata(flow), data={"banner": flow.spec.banner})
+    return core.ConfigMap(metadata=owned_metadata(flow), data={"banner": flow.spec.banner})
 
 
-def setup(reconciler: type[Reconciler[Flow]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Flow]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         (manager.controller(Flow).owns(ConfigMap).owns(Pod).needs(Pod, "delete").complete(reconciler))

@@ -21,7 +21,7 @@ from gallery.stateful_sets import requested_storage, stateful_set, stateful_set_
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim
 from steersman.client import MergePatch
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import Manager
 from steersman.meta import Resource, Spec, Status, resource
 from steersman_testing.simulation import World
@@ -39,7 +39,7 @@ class Broker(Resource[BrokerSpec, Status]):
     """A message broker with two members."""
 
 
-class FaultyBrokerReconciler(Reconciler[Broker]):
+class FaultyBrokerReconciler(RequestReconciler[Broker]):
     async def reconcile(self, request: Request) -> Result:
         broker = await self.client.get(Broker, request)
         current = await self.client.get_or_none(StatefulSet, request)
@@ -73,7 +73,7 @@ def has_other_size(current: StatefulSet, broker: Broker) -> bool:
     return requested_storage(current.spec.volume_claim_templates[0]) != broker.spec.storage
 
 
-def setup(reconciler: type[Reconciler[Broker]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Broker]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         (

@@ -17,9 +17,9 @@ from typing import Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import object_meta, owned_metadata
-from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import Secret
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.errors import AlreadyExists
 from steersman.manager import Manager
 from steersman.meta import Resource, Spec, Status, resource
@@ -37,7 +37,7 @@ class MongoDB(Resource[ReplicaSetSpec, Status]):
     """A database with certificates for clients and for members."""
 
 
-class FaultyMongoDBReconciler(Reconciler[MongoDB]):
+class FaultyMongoDBReconciler(RequestReconciler[MongoDB]):
     async def reconcile(self, request: Request) -> Result:
         database = await self.client.get(MongoDB, request)
         if await self.client.get_or_none(Secret, Request(request.namespace, request.name + CLIENTS)) is None:
@@ -50,7 +50,7 @@ class FaultyMongoDBReconciler(Reconciler[MongoDB]):
         content = f"{self.runtime.random.getrandbits(128):032x}"
         try:
             await self.client.create(
-                SecretApply(metadata=owned_metadata(database, suffix), string_data={"tls.key": content})
+                core.Secret(metadata=owned_metadata(database, suffix), string_data={"tls.key": content})
             )
         except AlreadyExists:
             return
@@ -65,7 +65,7 @@ class MongoDBReconciler(FaultyMongoDBReconciler):
         return Result()
 
 
-def setup(reconciler: type[Reconciler[MongoDB]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[MongoDB]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(MongoDB).needs(Secret, "get", "create").complete(reconciler)

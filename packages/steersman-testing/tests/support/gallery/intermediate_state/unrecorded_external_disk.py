@@ -16,7 +16,14 @@ from collections.abc import Callable
 
 from gallery.bug_case import BugCase
 from gallery.helpers import key, object_meta
-from steersman.controller import Reconciler, ReconcilerContext, Request, Result, add_finalizer, remove_finalizer
+from steersman.controller import (
+    ReconcilerContext,
+    Request,
+    RequestReconciler,
+    Result,
+    add_finalizer,
+    remove_finalizer,
+)
 from steersman.manager import Manager
 from steersman.meta import Resource, Spec, Status, resource
 from steersman_testing.simulation import World, fault_point
@@ -66,7 +73,7 @@ class Volume(Resource[VolumeSpec, VolumeStatus]):
     """A disk in the cloud."""
 
 
-class FaultyVolumeReconciler(Reconciler[Volume]):
+class FaultyVolumeReconciler(RequestReconciler[Volume]):
     def __init__(self, context: ReconcilerContext, cloud: Cloud) -> None:
         super().__init__(context)
         self.cloud = cloud

@@ -28,11 +28,12 @@ from gallery.helpers import (
     requests_for_owner,
     set_pod_readiness,
 )
+from steersman.api.apply import meta
 from steersman.api.core_v1 import Pod
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.errors import NotFound
 from steersman.manager import Manager
-from steersman.meta import Field, ObjectMetaApply, Resource, Spec, Status, resource
+from steersman.meta import Field, Resource, Spec, Status, resource
 from steersman_testing.simulation import World
 
 
@@ -46,7 +47,7 @@ class Runners(Resource[RunnersSpec, Status]):
     """Deletes failed pods of a StatefulSet after a retention time."""
 
 
-class FaultyRunnersReconciler(Reconciler[Runners]):
+class FaultyRunnersReconciler(RequestReconciler[Runners]):
     async def reconcile(self, request: Request) -> Result:
         runners = await self.client.get(Runners, request)
         kept = timedelta(seconds=runners.spec.keep_failed_seconds)
@@ -71,7 +72,7 @@ class RunnersReconciler(FaultyRunnersReconciler):
         await self.client.delete(Pod, failed.key, uid=failed.metadata.uid)
 
 
-def setup(reconciler: type[Reconciler[Runners]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Runners]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Runners).watches(Pod, requests_for_owner).needs(Pod, "delete").complete(reconciler)
@@ -80,7 +81,7 @@ def setup(reconciler: type[Reconciler[Runners]]) -> Callable[[Manager, Any], Non
 
 
 async def _start_pod(world: World[NoExternalSystem]) -> None:
-    metadata = ObjectMetaApply(name="build-0", namespace=NAMESPACE, labels={OWNER_LABEL: "build"})
+    metadata = meta.ObjectMeta(name="build-0", namespace=NAMESPACE, labels={OWNER_LABEL: "build"})
     await world.client.create(pod(metadata))
     await set_pod_readiness(world, "build-0", True)
 

@@ -18,12 +18,12 @@ from typing import Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import NAMESPACE, OWNER_LABEL, key, object_meta, requests_for_owner
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import JsonPatch, MergePatch
-from steersman.controller import Reconciler, Request, Result, add_finalizer, remove_finalizer
+from steersman.controller import Request, RequestReconciler, Result, add_finalizer, remove_finalizer
 from steersman.manager import Manager
-from steersman.meta import ObjectMetaApply, Resource, Spec, Status, resource
+from steersman.meta import Resource, Spec, Status, resource
 from steersman_testing.simulation import World
 
 OURS = "gallery.example.com/account"
@@ -44,7 +44,7 @@ class Account(Resource[AccountSpec, AccountStatus]):
     """An account that opens when a ConfigMap of its name exists."""
 
 
-class FaultyAccountReconciler(Reconciler[Account]):
+class FaultyAccountReconciler(RequestReconciler[Account]):
     async def reconcile(self, request: Request) -> Result:
         account = await self.client.get(Account, request)
         if account.metadata.deletion_timestamp is not None:
@@ -69,7 +69,7 @@ class AccountReconciler(FaultyAccountReconciler):
         return await add_finalizer(self.client, account, OURS)
 
 
-def setup(reconciler: type[Reconciler[Account]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Account]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Account).watches(ConfigMap, requests_for_owner).complete(reconciler)
@@ -84,8 +84,8 @@ async def scenario(world: World[NoExternalSystem]) -> None:
     add = {"op": "add", "path": "/metadata/finalizers", "value": [OTHERS]}
     await world.client.patch(Account, key("ada"), JsonPatch([add]))
     await world.settle()
-    metadata = ObjectMetaApply(name="ada", namespace=NAMESPACE, labels={OWNER_LABEL: "ada"})
-    await world.client.create(ConfigMapApply(metadata=metadata, data={"plan": "large"}))
+    metadata = meta.ObjectMeta(name="ada", namespace=NAMESPACE, labels={OWNER_LABEL: "ada"})
+    await world.client.create(core.ConfigMap(metadata=metadata, data={"plan": "large"}))
     await world.settle()
 
 

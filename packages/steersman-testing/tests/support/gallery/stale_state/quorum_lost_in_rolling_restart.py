@@ -26,7 +26,7 @@ from gallery.helpers import (
     set_spec,
 )
 from steersman.api.core_v1 import Pod
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import Manager
 from steersman.meta import Resource, Spec, Status, resource
 from steersman_testing.simulation import World
@@ -45,7 +45,7 @@ class Quorum(Resource[QuorumSpec, Status]):
     """Three members with a quorum of two."""
 
 
-class FaultyQuorumReconciler(Reconciler[Quorum]):
+class FaultyQuorumReconciler(RequestReconciler[Quorum]):
     async def reconcile(self, request: Request) -> Result:
         quorum = await self.client.get(Quorum, request)
         pods = {pod.metadata.name: pod for pod in await self.client.list(Pod, owner=quorum)}
@@ -82,7 +82,7 @@ def outdated(quorum: Quorum, pods: Iterable[Pod]) -> list[Pod]:
     return sorted(old, key=lambda pod: pod.metadata.name)
 
 
-def setup(reconciler: type[Reconciler[Quorum]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Quorum]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Quorum).owns(Pod).needs(Pod, "delete").complete(reconciler)

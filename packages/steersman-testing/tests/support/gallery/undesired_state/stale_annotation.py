@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import controller_reference, key, object_meta, owned_metadata, set_spec, with_ready_condition
-from steersman.api.apply.core_v1 import ServiceApply, ServicePortApply, ServiceSpecApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import Service, ServicePort, ServiceSpec
-from steersman.controller import Reconciler, Request, Result, create_or_patch
+from steersman.controller import Request, RequestReconciler, Result, create_or_patch
 from steersman.manager import Manager
 from steersman.meta import FrozenDict, ObjectMeta, Resource, Spec, Status, resource
 from steersman_testing.simulation import World
@@ -37,7 +37,7 @@ class Listener(Resource[ListenerSpec, Status]):
     """A Service on port 80."""
 
 
-class FaultyListenerReconciler(Reconciler[Listener]):
+class FaultyListenerReconciler(RequestReconciler[Listener]):
     async def reconcile(self, request: Request) -> Result:
         listener = await self.client.get(Listener, request)
         await self.apply_children(listener)
@@ -67,11 +67,11 @@ class FaultyListenerReconciler(Reconciler[Listener]):
 class ListenerReconciler(FaultyListenerReconciler):
     async def apply_children(self, listener: Listener) -> None:
         metadata = owned_metadata(listener, annotations=listener.spec.annotations)
-        spec = ServiceSpecApply(cluster_ip="None", ports=[ServicePortApply(port=80)])
-        await self.client.apply(ServiceApply(metadata=metadata, spec=spec), owner=listener)
+        spec = core.ServiceSpec(cluster_ip="None", ports=[core.ServicePort(port=80)])
+        await self.client.apply(core.Service(metadata=metadata, spec=spec), owner=listener)
 
 
-def setup(reconciler: type[Reconciler[Listener]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Listener]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Listener).owns(Service).complete(reconciler)

@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import object_meta, owned_metadata, set_spec, with_ready_condition
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import ConfigMap
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import Manager
 from steersman.meta import Field, Resource, Spec, Status, resource
 from steersman_testing.simulation import World
@@ -36,12 +36,12 @@ class TableStore(Resource[TableStoreSpec, Status]):
     """A database that runs in several roles."""
 
 
-class FaultyTableStoreReconciler(Reconciler[TableStore]):
+class FaultyTableStoreReconciler(RequestReconciler[TableStore]):
     async def reconcile(self, request: Request) -> Result:
         store = await self.client.get(TableStore, request)
         for role in store.spec.roles:
             await self.client.apply(
-                ConfigMapApply(metadata=owned_metadata(store, f"-{role}"), data={"role": role}), owner=store
+                core.ConfigMap(metadata=owned_metadata(store, f"-{role}"), data={"role": role}), owner=store
             )
         await self.delete_removed_roles(store)
         conditions = with_ready_condition(store, True, "Running", "every role runs", self.runtime.clock.now())
@@ -61,7 +61,7 @@ class TableStoreReconciler(FaultyTableStoreReconciler):
                 await self.client.delete(ConfigMap, found.key, uid=found.metadata.uid)
 
 
-def setup(reconciler: type[Reconciler[TableStore]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[TableStore]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         owning = manager.controller(TableStore).owns(ConfigMap)

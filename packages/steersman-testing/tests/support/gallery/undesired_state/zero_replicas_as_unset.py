@@ -16,14 +16,12 @@ from typing import Annotated, Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import OWNER_LABEL, key, object_meta, owned_metadata, set_spec, with_ready_condition
-from steersman.api.apply.apps_v1 import DeploymentApply, DeploymentSpecApply
-from steersman.api.apply.core_v1 import ContainerApply, PodSpecApply, PodTemplateSpecApply
-from steersman.api.apply.meta_v1 import LabelSelectorApply
+from steersman.api.apply import apps, core, meta
 from steersman.api.apps_v1 import Deployment
 from steersman.client import MergePatch
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import Manager
-from steersman.meta import Field, Resource, Spec, Status, TemplateMetaApply, resource
+from steersman.meta import Field, Resource, Spec, Status, resource
 from steersman_testing.simulation import World
 
 DEFAULT = 3
@@ -38,7 +36,7 @@ class FrontendSpec(Spec):
 class Frontend(Resource[FrontendSpec, Status]): ...
 
 
-class FaultyFrontendReconciler(Reconciler[Frontend]):
+class FaultyFrontendReconciler(RequestReconciler[Frontend]):
     async def reconcile(self, request: Request) -> Result:
         frontend = await self.client.get(Frontend, request)
         await self.apply_deployment(frontend)
@@ -63,23 +61,23 @@ class FrontendReconciler(FaultyFrontendReconciler):
         await self.client.apply(deployment(frontend, frontend.spec.replicas), owner=frontend)
 
 
-def deployment(frontend: Frontend, replicas: int) -> DeploymentApply:
+def deployment(frontend: Frontend, replicas: int) -> apps.Deployment:
     """Return the Deployment of the frontend."""
     labels = {OWNER_LABEL: frontend.metadata.name}
-    containers = [ContainerApply(name="main", image="example.com/frontend")]
-    return DeploymentApply(
+    containers = [core.Container(name="main", image="example.com/frontend")]
+    return apps.Deployment(
         metadata=owned_metadata(frontend),
-        spec=DeploymentSpecApply(
+        spec=apps.DeploymentSpec(
             replicas=replicas,
-            selector=LabelSelectorApply(match_labels=labels),
-            template=PodTemplateSpecApply(
-                metadata=TemplateMetaApply(labels=labels), spec=PodSpecApply(containers=containers)
+            selector=meta.LabelSelector(match_labels=labels),
+            template=core.PodTemplateSpec(
+                metadata=meta.TemplateMeta(labels=labels), spec=core.PodSpec(containers=containers)
             ),
         ),
     )
 
 
-def setup(reconciler: type[Reconciler[Frontend]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Frontend]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Frontend).owns(Deployment).complete(reconciler)

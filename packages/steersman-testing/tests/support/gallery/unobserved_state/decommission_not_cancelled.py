@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 from gallery.bug_case import BugCase
 from gallery.helpers import key, object_meta, set_spec
-from steersman.controller import Reconciler, ReconcilerContext, Request, Result
+from steersman.controller import ReconcilerContext, Request, RequestReconciler, Result
 from steersman.manager import Manager
 from steersman.meta import Field, Resource, Spec, Status, resource
 from steersman_testing.simulation import World, fault_point
@@ -66,7 +66,7 @@ class Datacenter(Resource[DatacenterSpec, DatacenterStatus]):
     """Nodes of one ring."""
 
 
-class FaultyDatacenterReconciler(Reconciler[Datacenter]):
+class FaultyDatacenterReconciler(RequestReconciler[Datacenter]):
     def __init__(self, context: ReconcilerContext, ring: Ring) -> None:
         super().__init__(context)
         self.ring = ring

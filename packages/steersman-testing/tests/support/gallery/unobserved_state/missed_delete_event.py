@@ -16,25 +16,24 @@ from contextlib import suppress
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import OWNER_LABEL, key
-from steersman.api.apply.core_v1 import ConfigMapApply, ServiceApply, ServicePortApply, ServiceSpecApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap, Service
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.errors import NotFound
 from steersman.manager import Manager
-from steersman.meta import ObjectMetaApply
 from steersman_testing.simulation import World
 
 MIRRORS = "kube-public"
 """Namespace of the mirrors."""
 
 
-class MirrorReconciler(Reconciler[Service]):
+class MirrorReconciler(RequestReconciler[Service]):
     async def reconcile(self, request: Request) -> Result:
         service = await self.client.get_or_none(Service, request)
         if service is None:
             return await self.delete_mirror(request)
-        metadata = ObjectMetaApply(name=request.name, namespace=MIRRORS, labels={OWNER_LABEL: request.name})
-        await self.client.apply(ConfigMapApply(metadata=metadata, data={"address": service.spec.cluster_ip or ""}))
+        metadata = meta.ObjectMeta(name=request.name, namespace=MIRRORS, labels={OWNER_LABEL: request.name})
+        await self.client.apply(core.ConfigMap(metadata=metadata, data={"address": service.spec.cluster_ip or ""}))
         return Result()
 
     async def delete_mirror(self, request: Request) -> Result:
@@ -66,9 +65,9 @@ def corrected(manager: Manager, _: object) -> None:
 async def scenario(world: World[NoExternalSystem]) -> None:
     """Create two Services, and delete one."""
     for name, address in (("kept", "10.0.0.10"), ("spare", "10.0.0.2")):
-        metadata = ObjectMetaApply(name=name, namespace=key(name).namespace)
-        spec = ServiceSpecApply(cluster_ip=address, ports=[ServicePortApply(port=80)])
-        await world.client.create(ServiceApply(metadata=metadata, spec=spec))
+        metadata = meta.ObjectMeta(name=name, namespace=key(name).namespace)
+        spec = core.ServiceSpec(cluster_ip=address, ports=[core.ServicePort(port=80)])
+        await world.client.create(core.Service(metadata=metadata, spec=spec))
     await world.settle()
     await world.client.delete(Service, key("spare"))
     await world.settle()

@@ -20,7 +20,7 @@ from gallery.stateful_sets import stateful_set, stateful_set_controller
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod
 from steersman.cache import CachedClient
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import Manager
 from steersman.meta import Field, Resource, Spec, Status, resource
 from steersman_testing.simulation import World
@@ -36,7 +36,7 @@ class Cassandra(Resource[CassandraSpec, Status]):
     """A database whose nodes store data in PVCs."""
 
 
-class FaultyCassandraReconciler(Reconciler[Cassandra]):
+class FaultyCassandraReconciler(RequestReconciler[Cassandra]):
     async def reconcile(self, request: Request) -> Result:
         cassandra = await self.client.get(Cassandra, request)
         await self.client.apply(stateful_set(cassandra, cassandra.spec.nodes), owner=cassandra)
@@ -54,7 +54,7 @@ async def delete_pvc_of_pod(pod: Pod, client: CachedClient) -> None:
         await client.delete(PersistentVolumeClaim, key)
 
 
-class CassandraReconciler(Reconciler[Cassandra]):
+class CassandraReconciler(RequestReconciler[Cassandra]):
     async def reconcile(self, request: Request) -> Result:
         cassandra = await self.client.get(Cassandra, request)
         await self.client.apply(stateful_set(cassandra, cassandra.spec.nodes), owner=cassandra)
@@ -69,7 +69,7 @@ class CassandraReconciler(Reconciler[Cassandra]):
         return Result()
 
 
-def setup(reconciler: type[Reconciler[Cassandra]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Cassandra]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         (

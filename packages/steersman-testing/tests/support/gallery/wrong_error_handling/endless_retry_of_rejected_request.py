@@ -19,7 +19,7 @@ from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, set_spec, with_ready_condition
 from gallery.stateful_sets import stateful_set
 from steersman.api.apps_v1 import StatefulSet
-from steersman.controller import ReconcileOutcome, Reconciler, Request, Result
+from steersman.controller import ReconcileOutcome, Request, RequestReconciler, Result
 from steersman.errors import Invalid, TerminalError
 from steersman.manager import Manager
 from steersman.meta import Field, Resource, Spec, Status, find_condition, resource
@@ -36,7 +36,7 @@ class WarehouseSpec(Spec):
 class Warehouse(Resource[WarehouseSpec, Status]): ...
 
 
-class FaultyWarehouseReconciler(Reconciler[Warehouse]):
+class FaultyWarehouseReconciler(RequestReconciler[Warehouse]):
     async def reconcile(self, request: Request) -> Result:
         warehouse = await self.client.get(Warehouse, request)
         await self.client.apply(stateful_set(warehouse, 2, warehouse.spec.storage), owner=warehouse)
@@ -48,7 +48,7 @@ class FaultyWarehouseReconciler(Reconciler[Warehouse]):
         return Result()
 
 
-class WarehouseReconciler(Reconciler[Warehouse]):
+class WarehouseReconciler(RequestReconciler[Warehouse]):
     async def reconcile(self, request: Request) -> Result:
         warehouse = await self.client.get(Warehouse, request)
         try:
@@ -68,7 +68,7 @@ class WarehouseReconciler(Reconciler[Warehouse]):
         await self.client.apply_status(warehouse, status)
 
 
-def setup(reconciler: type[Reconciler[Warehouse]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Warehouse]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Warehouse).owns(StatefulSet).complete(reconciler)

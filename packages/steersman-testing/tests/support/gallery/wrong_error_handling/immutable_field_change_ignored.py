@@ -16,13 +16,9 @@ from typing import Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
-from steersman.api.apply.core_v1 import (
-    PersistentVolumeClaimApply,
-    PersistentVolumeClaimSpecApply,
-    VolumeResourceRequirementsApply,
-)
+from steersman.api.apply import core
 from steersman.api.core_v1 import PersistentVolumeClaim
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import Manager
 from steersman.meta import Resource, Spec, Status, find_condition, resource
 from steersman_testing.simulation import World
@@ -38,7 +34,7 @@ class ArchiveSpec(Spec):
 class Archive(Resource[ArchiveSpec, Status]): ...
 
 
-class FaultyArchiveReconciler(Reconciler[Archive]):
+class FaultyArchiveReconciler(RequestReconciler[Archive]):
     async def reconcile(self, request: Request) -> Result:
         archive = await self.client.get(Archive, request)
         present = await self.client.get_or_none(PersistentVolumeClaim, request)
@@ -73,19 +69,19 @@ class ArchiveReconciler(FaultyArchiveReconciler):
         await self.update_ready_condition(archive, False, "StorageClassIsFixed", message)
 
 
-def pvc_for(archive: Archive, storage_class: str) -> PersistentVolumeClaimApply:
+def pvc_for(archive: Archive, storage_class: str) -> core.PersistentVolumeClaim:
     """Return the PVC of the archive."""
-    return PersistentVolumeClaimApply(
+    return core.PersistentVolumeClaim(
         metadata=owned_metadata(archive),
-        spec=PersistentVolumeClaimSpecApply(
+        spec=core.PersistentVolumeClaimSpec(
             access_modes=["ReadWriteOnce"],
-            resources=VolumeResourceRequirementsApply(requests={"storage": "1Gi"}),
+            resources=core.VolumeResourceRequirements(requests={"storage": "1Gi"}),
             storage_class_name=storage_class,
         ),
     )
 
 
-def setup(reconciler: type[Reconciler[Archive]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Archive]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         owning = manager.controller(Archive).owns(PersistentVolumeClaim)

@@ -17,9 +17,9 @@ from typing import Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import ConfigMap
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.errors import TerminalError
 from steersman.manager import Manager
 from steersman.meta import Resource, Spec, Status, find_condition, resource
@@ -38,7 +38,7 @@ class StoreSpec(Spec):
 class Store(Resource[StoreSpec, Status]): ...
 
 
-class FaultyStoreReconciler(Reconciler[Store]):
+class FaultyStoreReconciler(RequestReconciler[Store]):
     async def reconcile(self, request: Request) -> Result:
         store = await self.client.get(Store, request)
         consistency = "strong" if store.spec.consistency == "strong" else "eventual"
@@ -64,12 +64,12 @@ class StoreReconciler(FaultyStoreReconciler):
         return await super().reconcile(request)
 
 
-def config_map(store: Store, consistency: str) -> ConfigMapApply:
+def config_map(store: Store, consistency: str) -> core.ConfigMap:
     """Return the ConfigMap of the store."""
-    return ConfigMapApply(metadata=owned_metadata(store), data={"consistency": consistency})
+    return core.ConfigMap(metadata=owned_metadata(store), data={"consistency": consistency})
 
 
-def setup(reconciler: type[Reconciler[Store]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Store]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Store).owns(ConfigMap).complete(reconciler)

@@ -10,11 +10,11 @@ from datetime import datetime
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from steersman.api.autoscaling_v1 import HorizontalPodAutoscaler, Scale
+from steersman.api import autoscaling_v1
 from steersman.meta import ApplyConfiguration, FrozenStruct
 
 
-class CrossVersionObjectReferenceApply(FrozenStruct):
+class CrossVersionObjectReference(FrozenStruct):
     """CrossVersionObjectReference contains enough information to let you identify the referred resource."""
 
     api_version: str | UnsetType = UNSET
@@ -25,25 +25,25 @@ class CrossVersionObjectReferenceApply(FrozenStruct):
     """name is the name of the referent; More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#names"""
 
 
-class HorizontalPodAutoscalerApply(ApplyConfiguration[HorizontalPodAutoscaler]):
+class HorizontalPodAutoscaler(ApplyConfiguration[autoscaling_v1.HorizontalPodAutoscaler]):
     """configuration of a horizontal pod autoscaler."""
 
-    read_type = HorizontalPodAutoscaler
+    read_type = autoscaling_v1.HorizontalPodAutoscaler
 
-    spec: HorizontalPodAutoscalerSpecApply | UnsetType = UNSET
+    spec: HorizontalPodAutoscalerSpec | UnsetType = UNSET
     """spec defines the behaviour of autoscaler."""
-    status: HorizontalPodAutoscalerStatusApply | UnsetType = UNSET
+    status: HorizontalPodAutoscalerStatus | UnsetType = UNSET
     """status is the current information about the autoscaler."""
 
 
-class HorizontalPodAutoscalerSpecApply(FrozenStruct):
+class HorizontalPodAutoscalerSpec(FrozenStruct):
     """specification of a horizontal pod autoscaler."""
 
     max_replicas: int | UnsetType = UNSET
     """maxReplicas is the upper limit for the number of pods that can be set by the autoscaler; cannot be smaller than MinReplicas."""
     min_replicas: int | UnsetType = UNSET
     """minReplicas is the lower limit for the number of replicas to which the autoscaler can scale down."""
-    scale_target_ref: CrossVersionObjectReferenceApply | UnsetType = UNSET
+    scale_target_ref: CrossVersionObjectReference | UnsetType = UNSET
     """reference to scaled resource; horizontal pod autoscaler will learn the current resource consumption and will set the desired number of pods by using its Scale subresource."""
     target_cpu_utilization_percentage: int | UnsetType = msgspec.field(
         default=UNSET, name="targetCPUUtilizationPercentage"
@@ -51,7 +51,7 @@ class HorizontalPodAutoscalerSpecApply(FrozenStruct):
     """targetCPUUtilizationPercentage is the target average CPU utilization (represented as a percentage of requested CPU) over all the pods; if not specified the default autoscaling policy will be used."""
 
 
-class HorizontalPodAutoscalerStatusApply(FrozenStruct):
+class HorizontalPodAutoscalerStatus(FrozenStruct):
     """current status of a horizontal pod autoscaler"""
 
     current_cpu_utilization_percentage: int | UnsetType = msgspec.field(
@@ -68,25 +68,25 @@ class HorizontalPodAutoscalerStatusApply(FrozenStruct):
     """observedGeneration is the most recent generation observed by this autoscaler."""
 
 
-class ScaleApply(ApplyConfiguration[Scale]):
+class Scale(ApplyConfiguration[autoscaling_v1.Scale]):
     """Scale represents a scaling request for a resource. Exists only as the subresource ``scale``."""
 
-    read_type = Scale
+    read_type = autoscaling_v1.Scale
 
-    spec: ScaleSpecApply | UnsetType = UNSET
+    spec: ScaleSpec | UnsetType = UNSET
     """spec defines the behavior of the scale."""
-    status: ScaleStatusApply | UnsetType = UNSET
+    status: ScaleStatus | UnsetType = UNSET
     """status is the current status of the scale."""
 
 
-class ScaleSpecApply(FrozenStruct):
+class ScaleSpec(FrozenStruct):
     """ScaleSpec describes the attributes of a scale subresource."""
 
     replicas: int | UnsetType = UNSET
     """replicas is the desired number of instances for the scaled object."""
 
 
-class ScaleStatusApply(FrozenStruct):
+class ScaleStatus(FrozenStruct):
     """ScaleStatus represents the current status of a scale subresource."""
 
     replicas: int | UnsetType = UNSET

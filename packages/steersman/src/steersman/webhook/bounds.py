@@ -1,0 +1,79 @@
+"""Checks the declared bounds of values, without a schema.
+
+The API server validates an object before its conversion, and not after it. A conversion that reads fields from an
+annotation therefore checks them itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast, get_args, get_origin
+
+from steersman.meta import Field, FrozenDict, FrozenStruct
+from steersman.meta.patterns import UnsupportedPattern, compile_pattern
+from steersman.webhook.type_hints import split_markers, struct_fields
+
+
+def bound_violations(value: Any, hint: Any, path: str = "") -> Iterator[str]:
+    """Yield one message per violated bound of ``value`` and its parts.
+
+    Bounds are sizes, limits of numbers and patterns. Formats, unique items and CEL rules are not checked. Values that
+    equal the default of their field are valid.
+
+    Args:
+        value: struct, list, map or scalar.
+        hint: declared type of ``value``, with its markers.
+        path: path of ``value``, such as ``.spec``. Defaults to the root.
+
+    Example: ``.spec.replicas must be at most 9, but is 10``.
+    """
+    markers, hint = split_markers(hint)
+    for marker in markers:
+        yield from _marker_violations(marker, value, path)
+    if isinstance(value, FrozenStruct):
+        for field in struct_fields(type(value)):
+            content = getattr(value, field.name)
+            if content != field.default and field.name != "metadata":
+                yield from bound_violations(content, field.type, f"{path}.{field.encode_name}")
+    elif isinstance(value, tuple) and get_origin(hint) is tuple:
+        for position, item in enumerate(cast("tuple[Any, ...]", value)):
+            yield from bound_violations(item, get_args(hint)[0], f"{path}[{position}]")
+    elif isinstance(value, FrozenDict) and get_origin(hint) is FrozenDict:
+        for name, content in cast("FrozenDict[str, Any]", value).items():
+            yield from bound_violations(content, get_args(hint)[1], f"{path}.{name}")
+
+
+def _marker_violations(marker: Field, value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from _limit_violations(len(value), marker.min_length, marker.max_length, path, " characters long")
+        if marker.pattern is not None and not _matches(marker.pattern, value):
+            yield f"{path} must match {marker.pattern}, but is {value!r}"
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield from _limit_violations(value, marker.ge, marker.le, path, "")
+        if marker.gt is not None and value <= marker.gt:
+            yield f"{path} must be greater than {marker.gt}, but is {value}"
+        if marker.lt is not None and value >= marker.lt:
+            yield f"{path} must be less than {marker.lt}, but is {value}"
+    elif isinstance(value, tuple):
+        size = len(cast("tuple[Any, ...]", value))
+        yield from _limit_violations(size, marker.min_items, marker.max_items, path, " items long")
+    elif isinstance(value, FrozenDict):
+        size = len(cast("FrozenDict[str, Any]", value))
+        yield from _limit_violations(size, marker.min_properties, marker.max_properties, path, " keys long")
+
+
+def _limit_violations(
+    amount: float, minimum: float | None, maximum: float | None, path: str, unit: str
+) -> Iterator[str]:
+    if minimum is not None and amount < minimum:
+        yield f"{path} must be at least {minimum}{unit}, but is {amount}"
+    if maximum is not None and amount > maximum:
+        yield f"{path} must be at most {maximum}{unit}, but is {amount}"
+
+
+def _matches(pattern: str, value: str) -> bool:
+    try:
+        return compile_pattern(pattern).search(value) is not None
+    except UnsupportedPattern:
+        # Python has no equivalent of this RE2 expression.
+        return True
