@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from framework_support.controller_env import running
-from steersman import Manager, Reconciler, Request, Result
+from steersman import Manager, Request, RequestReconciler, Result
 from steersman.api.core_v1 import ConfigMap
-from steersman.crd import definition
 from steersman.manager import ManagerOptions
 from steersman.meta import ApiResource, ObjectKey, Resource, Spec, Status, resource, unstructured
+from steersman_manifests.crd import definition
 from steersman_testing.envtest import Envtest
 
 CRD = unstructured(
@@ -27,7 +27,7 @@ class Monitor(Resource[MonitorSpec, Status]):
     """An optional kind."""
 
 
-class IdleReconciler(Reconciler[ConfigMap]):
+class IdleReconciler(RequestReconciler[ConfigMap]):
     """Does nothing."""
 
     async def reconcile(self, request: Request) -> Result:

@@ -8,19 +8,19 @@ import pytest
 from msgspec.structs import replace
 
 from framework_support.controller_env import NAMESPACE, ControllerEnv, key
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.cache import InformerOptions
 from steersman.errors import AlreadyOwned, ConnectionFailed, NotOwned
-from steersman.meta import ObjectMetaApply, metadata_only
+from steersman.meta import metadata_only
 from steersman_testing import matching, virtual_time
 
 CM = key("cm")
 FILTERED = InformerOptions(label_selector="app=shop")
 
 
-def config_map(**data: str) -> ConfigMapApply:
-    return ConfigMapApply(metadata=ObjectMetaApply(name="cm", namespace=NAMESPACE), data=data or {"a": "1"})
+def config_map(**data: str) -> core.ConfigMap:
+    return core.ConfigMap(metadata=meta.ObjectMeta(name="cm", namespace=NAMESPACE), data=data or {"a": "1"})
 
 
 def load_config_map(world: ControllerEnv, owner: str | None = None, **labels: str) -> None:

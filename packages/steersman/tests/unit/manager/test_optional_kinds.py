@@ -8,23 +8,23 @@ import pytest
 
 from framework_support.controller_env import NAMESPACE, ControllerEnv, eventually, key, running
 from framework_support.widget import Widget
-from steersman import Manager, Reconciler, Request, Result
+from steersman import Manager, Request, RequestReconciler, Result
+from steersman.api.apply import meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import HttpRequest
 from steersman.controller import has_label
-from steersman.crd import definition
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import LeaderElection, ManagerOptions
 from steersman.meta import (
     ApiResource,
     ApplyConfiguration,
     FrozenStruct,
-    ObjectMetaApply,
     Resource,
     Spec,
     Status,
     resource,
 )
+from steersman_manifests.crd import definition
 from steersman_testing import matching, virtual_time
 
 # Two discoveries, and the first list.
@@ -59,14 +59,14 @@ class MonitorApply(ApplyConfiguration[Monitor]):
 CRDS = ApiResource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
 
 
-class MonitoredWidgets(Reconciler[Widget]):
+class MonitoredWidgets(RequestReconciler[Widget]):
     """Applies a monitor for each widget while the kind is served."""
 
     async def reconcile(self, request: Request) -> Result:
         widget = await self.client.get(Widget, request)
         self.log.info("reconciled", monitors=len(await self.client.list(Monitor, owner=widget)))
         if await self.client.is_served(Monitor):
-            metadata = ObjectMetaApply(name=request.name, namespace=request.namespace)
+            metadata = meta.ObjectMeta(name=request.name, namespace=request.namespace)
             await self.client.apply(MonitorApply(metadata=metadata, spec=MonitorSpecApply(interval=15)), owner=widget)
         return Result()
 
