@@ -53,7 +53,6 @@ class OperatorHarness:
 
     async def status(self) -> MyAppStatus:
         status = (await self.app()).status
-        assert status is not None
         return status
 
     def deployment(self) -> Deployment:

@@ -87,7 +87,7 @@ def with_ready_condition(
     condition = Condition(
         type="Ready", status=status, reason=reason, message=message, observed_generation=obj.metadata.generation
     )
-    former = () if obj.status is None else obj.status.conditions
+    former = obj.status.conditions
     return set_condition(former, condition, now)
 
 
