@@ -57,7 +57,7 @@ def test_kubectl_page_options_exist() -> None:
 
 
 def test_kubectl_page_shows_output_of_serve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tell = testing._write_kubeconfig  # pyright: ignore[reportPrivateUsage]
+    tell = testing._announce  # pyright: ignore[reportPrivateUsage]
     tell(ApiEndpoint("http://127.0.0.1:41873"), tmp_path / "kubeconfig")
     output = capsys.readouterr().out.replace(str(tmp_path), "/home/jane/lights")
     assert f"```text\n{output}```" in page_text()

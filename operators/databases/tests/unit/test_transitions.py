@@ -18,7 +18,7 @@ WHOLE = os.environ.get("SIMULATE") == "whole"
 @pytest.mark.timeout(1800 if WHOLE else 600)
 @pytest.mark.parametrize("deletion_policy", ["Retain", "Delete"] if WHOLE else ["Retain"])
 def test_follows_every_change(deletion_policy: str, capsys: pytest.CaptureFixture[str]) -> None:
-    budget = Budget(changes=1500 if WHOLE else 20)
+    budget = Budget(changes=1500 if WHOLE else 10)
     report = run_virtual(explore(Database, systems(Database), hints("mysql", deletion_policy), budget=budget))
     told(deletion_policy, report, capsys)
     if WHOLE:

@@ -15,7 +15,7 @@ import msgspec
 
 from steersman_cel.conversion import to_cel
 from steersman_cel.engine import EvaluationError, Program, compile_rule
-from steersman_cel.types import DYN, type_from_schema
+from steersman_cel.types import DYN, Type, type_from_schema
 from steersman_cel.values import MISSING, JsonObject, get_array, get_field, get_object, is_list, is_map
 
 VALIDATIONS_KEY = "x-kubernetes-validations"
@@ -107,8 +107,13 @@ def cached_program(key: bytes, expression: str, optional_old_self: bool) -> Prog
 
     Raises as ``compile_rule``.
     """
+    return compile_rule(expression, _self_type(key), optional_old_self=optional_old_self)
+
+
+@lru_cache(maxsize=1024)
+def _self_type(key: bytes) -> Type:
     root, schema = msgspec.json.decode(key)
-    return compile_rule(expression, type_from_schema(schema, root=root) or DYN, optional_old_self=optional_old_self)
+    return type_from_schema(schema, root=root) or DYN
 
 
 class _SchemaRules:

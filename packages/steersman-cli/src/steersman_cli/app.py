@@ -11,6 +11,7 @@ from steersman_cli import crd, create, deploy, rbac, testing
 from steersman_cli.build import build
 from steersman_cli.bundle import bundle
 from steersman_cli.chart import chart
+from steersman_cli.dev import dev
 from steersman_cli.doctor import doctor
 from steersman_cli.explain import explain
 from steersman_cli.init import init
@@ -35,7 +36,9 @@ app.add_typer(create.group, name="create")
 app.command()(manifests)
 app.command()(deploy.install)
 app.command()(deploy.uninstall)
-app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run)
+_operator_options = {"allow_extra_args": True, "ignore_unknown_options": True}
+app.command(context_settings=_operator_options)(dev)
+app.command(context_settings=_operator_options)(run)
 app.command()(build)
 app.command()(deploy.deploy)
 app.command()(deploy.undeploy)

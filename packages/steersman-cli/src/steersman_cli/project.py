@@ -125,6 +125,16 @@ class Project:
         found = load_manifests(bases, ("CustomResourceDefinition",)) if bases.is_dir() else []
         return [m for m in found if m["apiVersion"] == "apiextensions.k8s.io/v1"]
 
+    def webhook_manifests(self) -> list[Manifest]:
+        """Return the webhook configurations in config/webhook.
+
+        Raises:
+            ConfigurationError: the file cannot be read.
+        """
+        file = self.root / "config" / "webhook" / "manifests.yaml"
+        kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+        return load_manifests(file, kinds) if file.is_file() else []
+
     # The code
 
     def add_to_sys_path(self) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-import yaml
 
-from steersman.errors import ConfigurationError, SteersmanError
+from steersman.errors import SteersmanError
+from steersman_cli.local_api_server import check_kubeconfig_owner, compact_periodically, write_kubeconfig
 
 if TYPE_CHECKING:
     from steersman_testing import InMemoryApiServer
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Serve an in-memory API server.")
 """The commands below ``steersman testing``."""
-
-_COMPACTION_INTERVAL_SECONDS = 300.0
 
 
 @group.callback()
@@ -52,7 +50,7 @@ def serve(
 
     server = InMemoryApiServer()
     try:
-        _check_kubeconfig_owner(kubeconfig)
+        check_kubeconfig_owner(kubeconfig)
         server.load(*collect_manifests(crd or (), CRD_KINDS))
         server.load(*collect_manifests(load or ()))
         asyncio.run(_serve(server, port, kubeconfig, tls))
@@ -68,45 +66,12 @@ async def _serve(server: InMemoryApiServer, port: int, kubeconfig: Path, tls: bo
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with serving.serve(server, port=port, tls=tls) as endpoint:
-        _write_kubeconfig(endpoint, kubeconfig)
-        await _compact_periodically(server, stopped)
+        _announce(endpoint, kubeconfig)
+        await compact_periodically(server, stopped)
     typer.echo("Stopped.")
 
 
-def _write_kubeconfig(endpoint: ApiEndpoint, kubeconfig: Path) -> None:
-    try:
-        kubeconfig.write_text(endpoint.kubeconfig)
-    except OSError as error:
-        raise ConfigurationError(f"cannot write {kubeconfig}: {error.strerror}") from error
+def _announce(endpoint: ApiEndpoint, kubeconfig: Path) -> None:
+    write_kubeconfig(kubeconfig, endpoint.kubeconfig)
     typer.echo(f"Listening at {endpoint.url}. In another terminal:\n")
     typer.echo(f"  export KUBECONFIG={kubeconfig.resolve()}\n  kubectl get namespaces\n\nPress Ctrl-C to stop.")
-
-
-async def _compact_periodically(server: InMemoryApiServer, stopped: asyncio.Event) -> None:
-    """Compact old revisions every 5 minutes until the server stops."""
-    compact_revision = server.resource_version
-    while not stopped.is_set():
-        try:
-            async with asyncio.timeout(_COMPACTION_INTERVAL_SECONDS):
-                await stopped.wait()
-        except TimeoutError:
-            server.compact(compact_revision)
-            server.requests.clear()
-            server.rbac_denials.clear()
-            compact_revision = server.resource_version
-
-
-def _check_kubeconfig_owner(kubeconfig: Path) -> None:
-    """Reject an existing kubeconfig that this command did not write."""
-    from steersman_testing.serving.endpoint import CONTEXT_NAME
-
-    if not kubeconfig.exists():
-        return
-    try:
-        found = yaml.safe_load(kubeconfig.read_text())
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigurationError(f"{kubeconfig} exists and cannot be read: choose another --kubeconfig") from error
-    if not isinstance(found, dict) or cast("dict[str, Any]", found).get("current-context") != CONTEXT_NAME:
-        raise ConfigurationError(
-            f"{kubeconfig} exists and was not written by this command: choose another --kubeconfig"
-        )

@@ -351,7 +351,7 @@ async def test_a_pod_that_cannot_start_is_told_and_made_anew_with_another_image(
 
 
 WHOLE = os.environ.get("SIMULATE") == "whole"
-STRIDE = 1 if WHOLE else 29
+STRIDE = 1 if WHOLE else 43
 MOST_REQUESTS = 300
 
 

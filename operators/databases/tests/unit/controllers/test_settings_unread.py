@@ -105,7 +105,7 @@ async def test_nobody_is_replaced_while_servers_have_a_file_that_none_could_read
         assert world.message("ParametersApplied").startswith(
             "no instance would start: postgresql.conf, line 7: syntax error"
         )
-        await world.rest(1800)
+        await world.rest(600)
         assert broken(world) == {"orders-2"} and "InstanceReplaced" not in world.events()
         world.hosts.broken_line = ""
         await world.ready(3)
@@ -118,11 +118,11 @@ async def with_a_file_that_nobody_reads(world: ClusterWorld) -> None:
     await world.ready(3)
     world.hosts.broken_line = "postgresql.conf, line 7: syntax error"
     await world.client.delete(Pod, NAMES.pod(2))
-    await world.rest(900)
+    await world.rest(420)
     assert broken(world) == {"orders-2"} and "InstanceReplaced" not in world.events()
 
 
-@pytest.mark.parametrize(("seconds", "anew"), [(12, False), (1, True), (1800, True)])
+@pytest.mark.parametrize(("seconds", "anew"), [(12, False), (1, True), (600, True)])
 @virtual_time
 async def test_nobody_is_replaced_where_servers_do_not_answer_whether_they_read_their_file(
     seconds: int, *, anew: bool
@@ -152,6 +152,6 @@ async def test_a_file_that_breaks_after_servers_read_it_is_looked_at_before_anyb
         await world.rest(600)
         world.hosts.broken_line = "postgresql.conf, line 7: syntax error"
         await world.client.delete(Pod, NAMES.pod(2))
-        await world.rest(900)
+        await world.rest(420)
         assert broken(world) == {"orders-2"} and "InstanceReplaced" not in world.events()
         assert world.condition("ParametersApplied") == REFUSED

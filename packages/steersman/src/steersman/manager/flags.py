@@ -63,6 +63,10 @@ class ManagerFlags:
         str,
         typer.Option(help="The address the debug endpoint binds to, such as 127.0.0.1:8082. Use 0 to disable it."),
     ] = "0"
+    webhook_host: Annotated[
+        str,
+        typer.Option(help="The host the webhook server binds to. Defaults to the setting of the operator."),
+    ] = ""
     webhook_port: Annotated[
         int | None,
         typer.Option(
@@ -168,9 +172,9 @@ class ManagerFlags:
             if not (namespace and slash and service):
                 raise ConfigurationError(f"--webhook-service {self.webhook_service!r} is invalid: use NAMESPACE/NAME")
             options = replace(options, service=service, namespace=namespace, url="")
-        if self.webhook_port is not None:
-            host = options.bind_address.rpartition(":")[0]
-            options = replace(options, bind_address=f"{host}:{self.webhook_port}")
+        host, _, port = options.bind_address.rpartition(":")
+        port = port if self.webhook_port is None else str(self.webhook_port)
+        options = replace(options, bind_address=f"{self.webhook_host or host}:{port}")
         if not self.webhook_cert_path:
             return options
         certificate = {"cert_name": self.webhook_cert_name, "cert_key": self.webhook_cert_key}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,7 @@ _CALL_BUDGET = 1_000_000
 _OBJECT_BUDGET = 10_000_000
 _SUBSCHEMA_KEYWORDS = ("additionalProperties", "items")
 _MIN_ROUNDED_LENGTH = 16
+_MAX_BOUNDED_RESULTS = 4096
 _STRING_SCHEMA: JsonObject = {"type": "string"}
 _METADATA_SCHEMA: JsonObject = {
     "type": "object",
@@ -62,10 +63,67 @@ def check_budget(obj: JsonObject, old: Any, schema: JsonObject) -> None:
     Raises:
         ApiError: 501, the estimated cost exceeds the budget.
     """
-    full_schema, values = _with_type_meta(schema), [v for v in (obj, old) if is_map(v)]
-    # An estimate takes long and sizes change often, so try rounded sizes first, which many objects share.
+    values = [v for v in (obj, old) if is_map(v)]
+    # An estimate takes long and sizes change often, so try bounds first that many objects share.
+    if not _exceeds_budget_at(schema, _longest(values)):
+        return
+    full_schema = _with_type_meta(schema)
     if all(_exceeds_budget(_with_size_bounds(full_schema, values, size)) for size in (_rounded_size, _exact_size)):
         raise not_implemented("CEL rules on an object so large that they may cost more than the real server allows")
+
+
+class _Longest(NamedTuple):
+    """Length of the longest string, and of the longest list or map, as powers of two."""
+
+    string: int
+    collection: int
+
+
+def _longest(values: Sequence[Any]) -> _Longest:
+    """Return the longest lengths at any depth of ``values``."""
+    string = collection = _MIN_ROUNDED_LENGTH
+    stack = list(values)
+    while stack:
+        value = stack.pop()
+        if isinstance(value, str):
+            string = max(string, len(value))
+        elif is_map(value):
+            collection, string = max(collection, len(value)), max(string, max(map(len, value), default=0))
+            stack.extend(value.values())
+        elif is_list(value):
+            collection = max(collection, len(value))
+            stack.extend(value)
+    return _Longest(1 << (string - 1).bit_length(), 1 << (collection - 1).bit_length())
+
+
+_bounded_results: dict[tuple[int, _Longest], tuple[JsonObject, bool]] = {}
+
+
+def _exceeds_budget_at(schema: JsonObject, longest: _Longest) -> bool:
+    """Return True if an object with strings and collections of these lengths everywhere may exceed the budget."""
+    key = id(schema), longest
+    # The reference to the schema keeps its id unique.
+    if (cached := _bounded_results.get(key)) is None:
+        if len(_bounded_results) == _MAX_BOUNDED_RESULTS:
+            _bounded_results.clear()
+        exceeds = _exceeds_budget(_with_uniform_bounds(_with_type_meta(schema), longest))
+        cached = _bounded_results[key] = schema, exceeds
+    return cached[1]
+
+
+def _with_uniform_bounds(schema: JsonObject, longest: _Longest) -> JsonObject:
+    """Return ``schema`` with the same limits at each string, list and map."""
+    found = dict(schema)
+    if schema.get("x-kubernetes-int-or-string") or schema.get("type") == "string":
+        found["maxLength"] = longest.string
+    if is_map(items := schema.get("items")):
+        found["maxItems"], found["items"] = longest.collection, _with_uniform_bounds(items, longest)
+    if is_map(additional := schema.get("additionalProperties")):
+        found[MAX_KEY_LENGTH], found["maxProperties"] = longest.string, longest.collection
+        found["additionalProperties"] = _with_uniform_bounds(additional, longest)
+    if properties := get_object(schema, "properties"):
+        found["properties"] = {n: _with_uniform_bounds(s, longest) for n, s in properties.items()}
+    return found
 
 
 def _with_type_meta(schema: JsonObject) -> JsonObject:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
@@ -19,6 +18,7 @@ from steersman.manager.serving.http_server import (
     HttpServer,
     ServerRequest,
     ServerResponse,
+    is_loopback,
     parse_bind_address,
 )
 from steersman.observability import metrics
@@ -163,7 +163,7 @@ class ManagerEndpoints:
 
     def _debug_security(self, bind: str) -> dict[str, Any]:
         host = bind.rpartition(":")[0]
-        if _is_loopback(host.strip("[]")):
+        if is_loopback(host):
             return {}
         if not self._options.metrics_secure:
             raise ConfigurationError(
@@ -194,12 +194,3 @@ async def _not_found(_: ServerRequest) -> ServerResponse:
 
 def _is_enabled(bind: str) -> bool:
     return bind not in ("", "0")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

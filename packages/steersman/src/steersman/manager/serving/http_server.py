@@ -9,6 +9,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 
 from steersman.errors import ConfigurationError
 from steersman.manager.serving.http_connection import (
@@ -69,6 +70,16 @@ def parse_bind_address(address: str, *, subject: str, example: str) -> tuple[str
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise ConfigurationError(f"{subject} {address!r}: write host:port, such as {example}")
     return host.strip("[]") or None, int(port)
+
+
+def is_loopback(host: str | None) -> bool:
+    """Return True if ``host`` is ``localhost`` or a loopback address."""
+    if not host or host == "localhost":
+        return bool(host)
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 class HttpServer:

@@ -12,7 +12,13 @@ from steersman.client import Client
 from steersman.client.transport.tls import load_key_pair
 from steersman.errors import ConfigurationError
 from steersman.manager.serving.certwatcher import CertWatcher, server_ssl_context
-from steersman.manager.serving.http_server import HttpServer, ServerRequest, ServerResponse, parse_bind_address
+from steersman.manager.serving.http_server import (
+    HttpServer,
+    ServerRequest,
+    ServerResponse,
+    is_loopback,
+    parse_bind_address,
+)
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
 from steersman.webhook import Webhooks, WebhookServerOptions
@@ -41,12 +47,13 @@ class WebhookServer:
     def __init__(self, options: WebhookServerOptions, webhooks: Webhooks, client: Client, runtime: Runtime) -> None:
         self._webhooks = webhooks
         self._runtime = runtime
-        self._drain_seconds = options.drain_seconds
         self._task: asyncio.Task[None] | None = None
         self._maintain_certificate: Callable[[], Coroutine[Any, Any, None]]
         self._check_certificate: Callable[[], str | None]
         ssl_context = self._prepare_ssl_context(options, client)
         host, port = parse_bind_address(options.bind_address, subject="webhook bind address", example=":9443")
+        # No Service routes to a loopback address.
+        self._drain_seconds = 0.0 if is_loopback(host) else options.drain_seconds
         self._server = HttpServer(
             host,
             port,
@@ -68,7 +75,7 @@ class WebhookServer:
         log.info("serving webhook server", port=self.port)
 
     async def stop(self) -> None:
-        """Drain connections for ``drain_seconds``, then stop listening.
+        """Drain connections for ``drain_seconds``, then stop listening. On loopback, stop listening at once.
 
         The API server does not retry webhook requests, so a closed connection would fail a request. New connections
         arrive until all nodes have removed this replica from the Service.

@@ -1,0 +1,117 @@
+"""Options and output of ``steersman dev``."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import Mock
+
+import pytest
+from typer.testing import CliRunner
+
+from framework_support.projects import write_project
+from steersman.errors import ConfigurationError
+from steersman_cli import app
+from steersman_cli.dev.session import DevSession
+from steersman_cli.local_api_server import start_api_server
+from steersman_cli.local_operator import debug_address, loopback_address
+from steersman_cli.project import Project
+
+INIT = ("init", "--domain", "example.com", "--project-name", "shop")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project.load(write_project(tmp_path / "shop", INIT))
+
+
+class FakeEnvironment:
+    """Environment that records what is installed."""
+
+    server = "http://127.0.0.1:1"
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.installed: list[str] = []
+        self._error = error
+
+    def install_crds(self, *crds: dict[str, Any]) -> None:
+        if self._error is not None:
+            raise self._error
+        self.installed += [crd["metadata"]["name"] for crd in crds]
+
+
+def session(project: Project, environment: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> DevSession:
+    monkeypatch.setattr("steersman_cli.dev.session.generate_in_subprocess", Mock())
+    kubeconfig = project.root / "kubeconfig"
+    return DevSession(project, cast("Any", environment), kubeconfig, "127.0.0.1:8082", ("--log-level", "debug"))
+
+
+def write_crd(project: Project, plural: str) -> None:
+    directory = project.root / "config/crd/bases"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{plural}.yaml").write_text(
+        f"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: {plural}.shop}}\n"
+        f"spec: {{group: shop, names: {{plural: {plural}}}}}\n"
+    )
+
+
+def test_prepare_installs_only_changed_crds(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = FakeEnvironment()
+    under_test = session(project, environment, monkeypatch)
+    write_crd(project, "carts")
+    under_test.prepare()
+    under_test.prepare()
+    assert environment.installed == ["carts.shop"]
+    write_crd(project, "tills")
+    under_test.prepare()
+    assert environment.installed == ["carts.shop", "carts.shop", "tills.shop"]
+
+
+def test_prepare_without_webhooks_switches_them_off(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = session(project, FakeEnvironment(), monkeypatch).prepare()
+    assert "--no-webhooks" in options
+    assert options[:2] == ["--kubeconfig", str(project.root / "kubeconfig")]
+    # Options of the user come last, so that they win.
+    assert options[-2:] == ["--log-level", "debug"]
+
+
+def test_prepare_rejected_crd_still_starts_operator(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_crd(project, "carts")
+    environment = FakeEnvironment(ConfigurationError("carts.shop is invalid"))
+    assert session(project, environment, monkeypatch).prepare()
+    assert "manifests not installed: carts.shop is invalid" in capsys.readouterr().err
+
+
+def test_dev_keeps_foreign_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_project(tmp_path / "shop", INIT)
+    (root / "kubeconfig").write_text("kind: Config\ncurrent-context: production\n")
+    monkeypatch.chdir(root)
+    result = CliRunner().invoke(app, ["dev"])
+    assert result.exit_code == 2
+    assert "was not written by this command: choose another --kubeconfig" in result.output
+
+
+def test_start_api_server_port_in_use_is_reported() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=f"cannot listen on port {port}"):
+            start_api_server(envtest=False, port=port).__enter__()
+
+
+def test_loopback_address_falls_back_to_free_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        address = loopback_address(port)
+    assert address != f"127.0.0.1:{port}"
+    assert address.startswith("127.0.0.1:")
+    assert loopback_address(port) == f"127.0.0.1:{port}"
+
+
+def test_debug_address_in_use_prints_url(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        monkeypatch.setattr("steersman_cli.local_operator._DEBUG_PORT", other.getsockname()[1])
+        address = debug_address()
+    assert f"--url http://{address}" in capsys.readouterr().err
