@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from myapp_cluster import FakeCluster, ImageRegistry
-from steersman import Client, Manager, MergePatch, ObjectKey, ObjectMeta, Quantity, find_condition, is_true
+from steersman import Client, Manager, MergePatch, ObjectKey, ObjectMeta, Quantity, Request, find_condition, is_true
 from steersman.api.apps_v1 import Deployment
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import Service, ServicePort, ServiceSpec
@@ -245,7 +245,7 @@ async def test_metric_is_removed_with_its_object(apiserver: InMemoryApiServer) -
         return {result: value for result, value in values.items() if value}
 
     async with running_operator(apiserver) as running:
-        remove_metrics(KEY)
+        remove_metrics(Request.of(KEY))
         await running.create()
         assert set(shown()) == {"success"}
         await running.user.delete(MyApp, KEY)

@@ -68,7 +68,7 @@ def has_owner_label(owner: Object) -> Callable[[Object], bool]:
     return lambda obj: obj.metadata.labels.get(OWNER_LABEL) == owner.metadata.name
 
 
-def requests_for_owner(obj: Object) -> list[Request]:
+def requests_for_owner(obj: Object) -> list[ObjectKey]:
     """Return the request for the owner in the label of ``obj``."""
     name = obj.metadata.labels.get(OWNER_LABEL)
     return [ObjectKey(obj.metadata.namespace, name)] if name else []
