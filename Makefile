@@ -125,6 +125,7 @@ lint: $(READY) ## Check formatting, lint, types, layers, generated files, docume
 	@$(BIN)/lint-imports
 	@$(BIN)/python scripts/check_tree.py
 	@$(BIN)/python scripts/versions.py --check
+	@$(BIN)/python scripts/public_api.py --check
 	@$(BIN)/python scripts/check_prose.py
 	@$(BIN)/python scripts/field_reference.py --check
 	@$(BIN)/python scripts/diagrams.py --check
