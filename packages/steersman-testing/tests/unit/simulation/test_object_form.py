@@ -20,7 +20,7 @@ WHOLE = os.environ.get("SIMULATE") == "whole"
 
 
 class DnsReconciler(Reconciler[Widget]):
-    """Maintains a DNS record and a ConfigMap per widget, and reports in two steps."""
+    """Maintains a DNS record and a ConfigMap, and reports in steps."""
 
     def __init__(self, context: ReconcilerContext, zone: DnsZone) -> None:
         super().__init__(context)

@@ -30,7 +30,7 @@ class FunctionReconciler(Reconciler[T]):
 
 
 def is_reconcile_function(factory: Callable[..., Any]) -> bool:
-    """Return True if ``factory`` takes a context and an object, so it reconciles itself."""
+    """Return True if ``factory`` takes a context and an object."""
     if inspect.isclass(factory):
         return False
     parameters = inspect.signature(factory).parameters.values()

@@ -1,4 +1,4 @@
-"""Runs a ``Reconciler`` for requests: reads the object, and adds and removes the finalizer."""
+"""Runs a ``Reconciler`` for requests, and maintains its finalizer."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ class ObjectForm(RequestReconciler[T], Generic[T]):
         return await self.reconciler.reconcile(obj)
 
     async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
-        """Call ``update_status`` with the object of this reconcile. Without one, nothing ran."""
+        """Call ``update_status`` with the reconciled object, if there was one."""
         if (obj := self._reconciled.pop(request, None)) is not None:
             await self.reconciler.update_status(obj, outcome)
 
     async def _correct_finalizer(self, request: Request, obj: T) -> T | None:
-        """Add the finalizer, or remove that of an earlier version; return the cached object afterwards."""
+        """Add our finalizer, or remove that of an earlier version."""
         current = await self._untransformed(obj)
         if current is None or current.metadata.deletion_timestamp is not None:
             # The watch is late. Its event reconciles the object again.

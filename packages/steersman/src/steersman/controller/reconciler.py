@@ -121,7 +121,9 @@ class Reconciler(_ContextHolder, ABC, Generic[T]):
         """
 
     async def update_status(self, obj: T, outcome: ReconcileOutcome) -> None:
-        """Write the outcome to the status; runs after every ``reconcile`` and every unfinished ``cleanup``.
+        """Write the outcome to the status.
+
+        It runs after every ``reconcile``, and after a ``cleanup`` that has not finished.
 
         Override it instead of catching errors in ``reconcile`` to report them. If both raise, both errors are logged
         and counted, and the more severe one decides about the retry.
@@ -155,7 +157,7 @@ class Reconciler(_ContextHolder, ABC, Generic[T]):
 
 
 class RequestReconciler(_ContextHolder, ABC, Generic[T]):
-    """Moves the cluster to the desired state of the object that a request names.
+    """Moves the cluster to the desired state of a requested object.
 
     It also runs for objects that do not exist. Most operators implement ``Reconciler`` instead.
 

@@ -1,4 +1,4 @@
-"""Updates of a status: fields and conditions that are not given keep their values."""
+"""Partial updates of a status."""
 
 from __future__ import annotations
 

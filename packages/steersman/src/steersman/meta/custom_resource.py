@@ -85,7 +85,7 @@ class Status(FrozenStruct):
 
 
 def _status_type(namespace: Mapping[str, Any]) -> type[Status] | None:
-    """Return the second type argument of ``Resource``, or None for a generic base class."""
+    """Return the status type of a kind, if it is known."""
     for base in namespace.get("__orig_bases__", ()):
         if isinstance(get_origin(base), ResourceMeta):
             arguments = get_args(base)
@@ -104,7 +104,7 @@ def _empty_status(name: str, status: type[Status]) -> Status:
 
 
 def _with_field(namespace: dict[str, Any], name: str, kind: type[Any], default: object) -> dict[str, Any]:
-    """Return the namespace of a class with one more field, in all versions of Python."""
+    """Return the namespace of a class with one more field."""
     annotate = namespace.get("__annotate_func__") or namespace.get("__annotate__")
     declared: dict[str, Any] = namespace.get("__annotations__") or (annotate(1) if annotate is not None else {})
     rest = {k: v for k, v in namespace.items() if k not in ("__annotate_func__", "__annotate__")}
