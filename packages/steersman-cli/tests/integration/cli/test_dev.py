@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import sys
 import urllib.request
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -12,7 +14,7 @@ from urllib.error import URLError
 
 import pytest
 
-from framework_support.projects import CREATE, INIT, KIND, create_project, ours
+from framework_support.projects import CREATE, INIT, KIND, create_project, ours, steersman
 from framework_support.pty_terminal import CTRL_C, Terminal, run_in_terminal
 from steersman.api.apiextensions_v1 import CustomResourceDefinition
 from steersman.client import Client, connect, load_config
@@ -65,6 +67,7 @@ async def test_dev_runs_reloads_and_stops(project: Path, api_server: tuple[str, 
             assert "color" in await spec_fields(client)
             await client.create(database_user("two", color="green"))
             await wait_until(lambda: is_reconciled(client, "two"))
+            assert "two" in await asyncio.to_thread(slow_objects, project, terminal)
 
             replace_in_file(project / TYPES, "from steersman import", "from nowhere import")
             await wait_for_text(terminal, "waiting for a change")
@@ -82,6 +85,14 @@ def skip_without_binaries() -> None:
         find_binaries()
     except ConfigurationError as error:
         pytest.skip(str(error))
+
+
+def slow_objects(project: Path, terminal: Terminal) -> set[str]:
+    """Return the names that ``steersman top`` shows."""
+    (url,) = re.findall(r"Debug endpoint  (http://\S+)/debug", terminal.output)
+    completed = steersman(project, "top", "--interval", "0.1", "--url", url, "-o", "json")
+    (load,) = json.loads(completed.stdout)
+    return {each["name"] for each in load["slow"]}
 
 
 def replace_in_file(file: Path, old: str, new: str) -> None:
