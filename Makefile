@@ -91,12 +91,17 @@ faults: $(READY) ## All faults at full scale on the real API server, and MySQL n
 	@FAULTS=whole $(BIN)/pytest packages/steersman-testing/tests/integration/faults operators/databases/tests/integration/images/test_mysql_group.py
 
 .PHONY: simulate
-simulate: $(READY) ## All simulated faults and spec changes for the database operator, myapp and the gallery (hours)
+simulate: $(READY) ## All simulated faults and spec changes for the database operator, the examples and the gallery (hours)
 	@SIMULATE=whole $(BIN)/pytest operators/databases/tests/unit/test_simulated.py operators/databases/tests/unit/test_simulated_users.py \
 		operators/databases/tests/unit/test_clusters_simulated.py operators/databases/tests/unit/test_groups_simulated.py operators/databases/tests/unit/controllers/test_hanging.py operators/databases/tests/unit/controllers/test_database.py \
 		operators/databases/tests/unit/test_transitions.py packages/steersman-testing/tests/unit/test_gallery.py \
 		packages/steersman-testing/tests/unit/simulation packages/steersman-testing/tests/unit/transitions
-	@cd examples/myapp && SIMULATE=whole $(abspath $(BIN))/python -m pytest tests/unit/test_simulated.py
+	@for example in leader myapp; do \
+		(cd examples/$$example && SIMULATE=whole $(abspath $(BIN))/python -m pytest tests/unit/test_simulated.py) || exit 1; done
+
+.PHONY: partitions
+partitions: $(READY) ## 50 faults of the leaders of examples/leader, with figures (10 min; RUNS=50)
+	@cd examples/leader && RUNS=$(or $(RUNS),50) $(abspath $(BIN))/python -m pytest -s tests/integration/test_partitions.py
 
 .PHONY: e2e-smoke
 e2e-smoke: $(READY) ## The demo and one fault on the devcluster (first run 8 min, later 2 min)
@@ -129,6 +134,7 @@ lint: $(READY) ## Check formatting, lint, types, layers, generated files, docume
 	@$(BIN)/lint-imports
 	@$(BIN)/python scripts/check_tree.py
 	@$(BIN)/python scripts/versions.py --check
+	@$(BIN)/python scripts/public_api.py --check
 	@$(BIN)/python scripts/check_prose.py
 	@$(BIN)/python scripts/field_reference.py --check
 	@$(BIN)/python scripts/diagrams.py --check

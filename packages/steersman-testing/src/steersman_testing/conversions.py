@@ -14,7 +14,7 @@ from steersman.meta import FrozenDict, FrozenStruct, Object, decode_builtins, to
 from steersman.meta.json_patch import diff
 from steersman.webhook import Conversion, Spoke
 from steersman.webhook.conversion import HUB_ANNOTATION
-from steersman.webhook.unknown_fields import field_types_by_wire_name, unwrap_type
+from steersman.webhook.type_hints import field_types_by_wire_name, unwrap_type
 from steersman_manifests.crd import schema_of, violations
 from steersman_testing.transitions.schema_strategies import document_strategy
 from steersman_testing.transitions.value_generator import ValueGenerator

@@ -38,7 +38,7 @@ def new_api() -> tuple[InMemoryApiServer, Api]:
 
 
 def assert_not_implemented(reply: ApiResponse, text: str) -> None:
-    reply.expect_error(501, "NotImplemented", f"the in-memory API server does not imitate this: {text}")
+    reply.expect_error(501, "NotImplemented", f"the in-memory API server does not implement this: {text}")
 
 
 @virtual_time

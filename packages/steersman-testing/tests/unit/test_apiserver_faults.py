@@ -230,7 +230,7 @@ async def test_unsupported_feature_returns_501(server: InMemoryApiServer) -> Non
     api = Api(server, "default")
     (await api.create("widgets", widget("a"))).expect_success()
     rejected = await api.call("GET", "/api/v1/namespaces/default/pods/p/exec")
-    rejected.expect_error(501, "NotImplemented", "does not imitate this: the subresource pods/exec")
+    rejected.expect_error(501, "NotImplemented", "does not implement this: the subresource pods/exec")
     crd = json.loads(json.dumps(CRDS[0]).replace("idget", "idow"))
     rule = {"rule": "google.protobuf.Int64Value{value: self.size} == 1"}
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] = [rule]

@@ -41,7 +41,7 @@ def pvc(**spec: Any) -> Json:
 
 
 def assert_not_implemented(response: ApiResponse, text: str) -> None:
-    response.expect_error(501, "NotImplemented", f"the in-memory API server does not imitate this: {text}")
+    response.expect_error(501, "NotImplemented", f"the in-memory API server does not implement this: {text}")
 
 
 @pytest.mark.parametrize("subresource", ["attach", "binding", "ephemeralcontainers", "exec", "portforward", "proxy"])

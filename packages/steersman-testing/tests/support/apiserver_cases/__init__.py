@@ -17,7 +17,7 @@ from apiserver_cases import (
     bulk,
     conversions,
     costs,
-    crud,
+    creates,
     custom,
     decoding,
     definitions,
@@ -44,6 +44,7 @@ from apiserver_cases import (
     subresource_bodies,
     subresources,
     tables,
+    updates,
     versions,
     watches,
     workloads,
@@ -52,7 +53,8 @@ from apiserver_cases.api import BASE_CRDS, Api, Case
 from apiserver_cases.gaps import KNOWN_DIFFERENCES, NOT_IMPLEMENTED
 
 _MODULES = (
-    crud,
+    creates,
+    updates,
     names,
     decoding,
     bodies,

@@ -224,6 +224,13 @@ class Cache:
         for sink in self._sinks_for(kind, key):
             sink.on_write_finished(key)
 
+    def on_collection_delete_failed(self, kind: type[Object], namespace: str) -> None:
+        """See ``WriteObserver``. The next read of each object of ``namespace`` goes to the server."""
+        for sink in self._sinks_for(kind, ObjectKey(namespace, "")):
+            for obj in sink.store:
+                if obj.metadata.namespace == namespace:
+                    sink.mark_uncertain(obj.key)
+
     def _sinks_for(self, kind: type[Object], key: ObjectKey) -> tuple[InformerSink[Any], ...]:
         found = self._sinks_by_written_kind.get(kind)
         if found is None:

@@ -408,8 +408,8 @@ class Client(SubresourceClient):
             raise ValueError(f"delete_collection() of {kind.api_resource.plural} requires a namespace")
         options = delete_options(propagation, "", "", grace_period_seconds, dry_run)
         path, accept = kind.api_resource.path(namespace=namespace), accept_header(kind, is_list=True)
-        query = list_query(label_selector, field_selector)
-        return await self._sender.delete_collection(self._delete_request(path, options, accept, query), kind)
+        request = self._delete_request(path, options, accept, list_query(label_selector, field_selector))
+        return await self._sender.delete_collection(request, kind, namespace)
 
     async def watch(
         self,

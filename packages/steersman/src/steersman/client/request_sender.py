@@ -111,10 +111,16 @@ class RequestSender:
             observer.on_deleted(kind, key, uid)
         return None
 
-    async def delete_collection(self, request: HttpRequest, kind: type[T]) -> tuple[T, ...]:
+    async def delete_collection(self, request: HttpRequest, kind: type[T], namespace: str) -> tuple[T, ...]:
         """Send a DELETE of a collection and return the deleted objects."""
         observer = None if "dryRun" in request.query else self._observer
-        page, _ = ObjectDecoder(kind, self.field_manager, None).decode_page(await self.send(request))
+        try:
+            page, _ = ObjectDecoder(kind, self.field_manager, None).decode_page(await self.send(request))
+        except BaseException as error:
+            # The server stops at the first object that it cannot delete, so even a refusal may be partial.
+            if observer is not None and not _is_unsent(error):
+                observer.on_collection_delete_failed(kind, _scoped(kind, ObjectKey(namespace, "")).namespace)
+            raise
         if observer is not None:
             for obj in page.items:
                 # The response has the previous state. It does not show which objects still exist.
@@ -181,8 +187,11 @@ def _is_deleted_by_write(kind: type[Object], obj: Object, raw: bytes) -> bool:
 def _notify_failure(observer: WriteObserver, kind: type[Object], key: ObjectKey, error: BaseException) -> None:
     # After a 5xx response, a lost response or a cancellation, the write may have been applied.
     is_rejected = isinstance(error, ApiError) and 400 <= error.code < 500 and not error.uncertain
-    is_unsent = isinstance(error, ConnectionFailed) and not error.sent
-    if is_rejected or is_unsent:
+    if is_rejected or _is_unsent(error):
         observer.on_write_rejected(kind, key)
     else:
         observer.on_write_unknown(kind, key)
+
+
+def _is_unsent(error: BaseException) -> bool:
+    return isinstance(error, ConnectionFailed) and not error.sent

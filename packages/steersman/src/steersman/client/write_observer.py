@@ -18,7 +18,7 @@ class WriteObserver(Protocol):
     If the server generates the name, ``on_write_started`` is not called, and a failed write is not reported.
 
     After a successful ``delete_collection``, ``on_write_started`` and ``on_write_unknown`` are called for each
-    object, since the response does not show which objects still exist. A failed one is not reported.
+    object, since the response does not show which objects still exist.
     """
 
     def on_write_started(self, kind: type[Object], key: ObjectKey) -> None:
@@ -57,5 +57,14 @@ class WriteObserver(Protocol):
         """Handle a write that changed nothing.
 
         The server refused the write, or responded without storing an object.
+        """
+        ...
+
+    def on_collection_delete_failed(self, kind: type[Object], namespace: str) -> None:
+        """Handle a failed ``delete_collection``, which may have deleted some objects or all.
+
+        Args:
+            kind: type of the objects.
+            namespace: namespace of the objects. Empty for cluster-scoped kinds.
         """
         ...

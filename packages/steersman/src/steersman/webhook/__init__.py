@@ -16,10 +16,10 @@ from steersman.webhook.certificates import Rotation
 from steersman.webhook.conversion import Conversion, Spoke
 from steersman.webhook.conversion_webhook import ConversionWebhook
 from steersman.webhook.declaration import Webhook, WebhookOptions
+from steersman.webhook.field_copying import ConversionFailed, copy_fields
 from steersman.webhook.registry import Webhooks
 from steersman.webhook.request import AdmissionRequest, UserInfo
 from steersman.webhook.responses import AdmissionWarning, Denied, FieldError
-from steersman.webhook.roundtrip import ConversionFailed, copy_fields
 from steersman.webhook.server_options import WebhookServerOptions
 from steersman.webhook.storage_version import MigrationResult, migrate_storage_version
 

@@ -7,12 +7,11 @@ annotation therefore checks them itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import UnionType
-from typing import Annotated, Any, Union, cast, get_args, get_origin
+from typing import Any, cast, get_args, get_origin
 
 from steersman.meta import Field, FrozenDict, FrozenStruct
 from steersman.meta.patterns import UnsupportedPattern, compile_pattern
-from steersman.webhook.roundtrip import struct_fields
+from steersman.webhook.type_hints import split_markers, struct_fields
 
 
 def bound_violations(value: Any, hint: Any, path: str = "") -> Iterator[str]:
@@ -28,7 +27,7 @@ def bound_violations(value: Any, hint: Any, path: str = "") -> Iterator[str]:
 
     Example: ``.spec.replicas must be at most 9, but is 10``.
     """
-    markers, hint = _split_markers(hint)
+    markers, hint = split_markers(hint)
     for marker in markers:
         yield from _marker_violations(marker, value, path)
     if isinstance(value, FrozenStruct):
@@ -42,22 +41,6 @@ def bound_violations(value: Any, hint: Any, path: str = "") -> Iterator[str]:
     elif isinstance(value, FrozenDict) and get_origin(hint) is FrozenDict:
         for name, content in cast("FrozenDict[str, Any]", value).items():
             yield from bound_violations(content, get_args(hint)[1], f"{path}.{name}")
-
-
-def _split_markers(hint: Any) -> tuple[list[Field], Any]:
-    """The markers of ``hint``, and ``hint`` without markers and None."""
-    markers: list[Field] = []
-    while True:
-        if get_origin(hint) is Annotated:
-            hint, *annotations = get_args(hint)
-            markers += [a for a in annotations if isinstance(a, Field)]
-        elif get_origin(hint) in (Union, UnionType):
-            members = [m for m in get_args(hint) if m is not type(None)]
-            if len(members) != 1:
-                return markers, None
-            hint = members[0]
-        else:
-            return markers, hint
 
 
 def _marker_violations(marker: Field, value: Any, path: str) -> Iterator[str]:

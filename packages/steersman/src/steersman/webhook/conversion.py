@@ -19,8 +19,8 @@ from steersman.observability.logging import get_logger
 from steersman.webhook import metrics
 from steersman.webhook.admission import ReviewResponse
 from steersman.webhook.bounds import bound_violations
+from steersman.webhook.field_copying import ConversionFailed, to_explicit_builtins
 from steersman.webhook.merge import merge_changes
-from steersman.webhook.roundtrip import ConversionFailed, to_explicit_builtins
 from steersman.webhook.unknown_fields import find_unknown_field
 
 HubT = TypeVar("HubT", bound=Object)

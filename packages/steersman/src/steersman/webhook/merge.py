@@ -13,7 +13,7 @@ from msgspec import UNSET
 from msgspec.structs import FieldInfo
 
 from steersman.meta import FrozenStruct, Unstructured, to_builtins
-from steersman.webhook.roundtrip import struct_fields
+from steersman.webhook.type_hints import struct_fields
 
 _Json = dict[str, Any]
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
-from types import UnionType
-from typing import Annotated, Any, Union, cast, get_args, get_origin
-
-import msgspec
+from typing import Any, cast, get_args, get_origin
 
 from steersman.meta import FrozenDict, FrozenStruct
+from steersman.webhook.type_hints import field_types_by_wire_name, unwrap_type
 
 
 def find_unknown_field(document: Any, hint: Any, path: str = "") -> str:
@@ -41,23 +38,3 @@ def find_unknown_field(document: Any, hint: Any, path: str = "") -> str:
 
 def _first_non_empty(paths: Iterable[str]) -> str:
     return next((path for path in paths if path), "")
-
-
-def unwrap_type(hint: Any) -> Any:
-    """``hint`` without Annotated and None, or None for a union."""
-    while True:
-        if get_origin(hint) is Annotated:
-            hint = get_args(hint)[0]
-        elif get_origin(hint) in (Union, UnionType):
-            members = [m for m in get_args(hint) if m is not type(None)]
-            if len(members) != 1:
-                return None
-            hint = members[0]
-        else:
-            return hint
-
-
-@cache
-def field_types_by_wire_name(kind: type[FrozenStruct]) -> dict[str, Any]:
-    """Types of fields by wire name."""
-    return {f.encode_name: f.type for f in msgspec.structs.fields(kind)}

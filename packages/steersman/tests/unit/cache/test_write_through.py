@@ -278,6 +278,34 @@ async def test_lost_write_response_triggers_uncached_read() -> None:
 
 
 @virtual_time
+async def test_lost_delete_collection_leaves_objects_uncertain() -> None:
+    harness = WriteThroughHarness()
+    async with harness.synced():
+        await harness.apply(1)
+        await drain_event_loop()
+        harness.transport.hold_watches()
+        harness.server.fail_next(matching("DELETE"), ConnectionFailed("scripted loss"), when="after")
+        with pytest.raises(ConnectionFailed):
+            await harness.client.delete_collection(Widget, namespace=NAMESPACE)
+        assert harness.depth == 1
+        assert harness.cache.informer(Widget).is_uncertain(key("a"))
+        await harness.cache.resolve(Widget, key("a"))
+        assert harness.depth is None
+
+
+@virtual_time
+async def test_lost_delete_collection_keeps_other_namespaces() -> None:
+    harness = WriteThroughHarness()
+    async with harness.synced():
+        await harness.apply(1)
+        await drain_event_loop()
+        harness.server.fail_next(matching("DELETE"), ConnectionFailed("scripted loss"), when="before")
+        with pytest.raises(ConnectionFailed):
+            await harness.client.delete_collection(Widget, namespace="default")
+        assert not harness.cache.informer(Widget).is_uncertain()
+
+
+@virtual_time
 async def test_uncertain_objects_are_resolved_concurrently() -> None:
     harness = WriteThroughHarness()
     async with harness.synced():

@@ -46,6 +46,9 @@ class RecordingObserver:
     def on_write_rejected(self, kind: type[Object], key: ObjectKey) -> None:
         self.events.append(("refused", str(key)))
 
+    def on_collection_delete_failed(self, kind: type[Object], namespace: str) -> None:
+        self.events.append(("collection uncertain", namespace))
+
 
 def recording_client(*responses: HttpResponse | Exception) -> tuple[Client, list[tuple[Any, ...]]]:
     observer = RecordingObserver()
@@ -224,18 +227,40 @@ async def test_observer_response_without_object_is_uncertain() -> None:
 
 @virtual_time
 async def test_observer_delete_collection_marks_all_uncertain() -> None:
-    client, events = recording_client(
-        list_response(widget_document("a"), widget_document("b")), error_response(403, "Forbidden")
-    )
+    client, events = recording_client(list_response(widget_document("a"), widget_document("b")))
     await client.delete_collection(Widget, namespace="orders")
-    with pytest.raises(ApiError):
-        await client.delete_collection(Widget, namespace="orders")
     assert events == [
         ("begun", "orders/a"),
         ("uncertain", "orders/a"),
         ("begun", "orders/b"),
         ("uncertain", "orders/b"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("response", "reported"),
+    [
+        (error_response(403, "Forbidden"), True),
+        (error_response(500, "InternalError"), True),
+        (ConnectionFailed("lost"), True),
+        (ConnectionFailed("refused", sent=False), False),
+    ],
+    ids=("forbidden", "server error", "lost", "unsent"),
+)
+@virtual_time
+async def test_observer_failed_delete_collection_is_reported(response: Any, reported: bool) -> None:
+    client, events = recording_client(response)
+    with pytest.raises((ApiError, ConnectionFailed)):
+        await client.delete_collection(Widget, namespace="orders")
+    assert events == ([("collection uncertain", "orders")] if reported else [])
+
+
+@virtual_time
+async def test_observer_ignores_failed_dry_run_of_collection() -> None:
+    client, events = recording_client(ConnectionFailed("lost"))
+    with pytest.raises(ConnectionFailed):
+        await client.delete_collection(Widget, namespace="orders", dry_run=True)
+    assert events == []
 
 
 @virtual_time

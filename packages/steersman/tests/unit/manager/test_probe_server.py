@@ -14,7 +14,7 @@ from framework_support.certificates import CertificateAuthority
 from steersman.client.transport.tls import load_key_pair
 from steersman.errors import ConfigurationError
 from steersman.manager import ProbeServer
-from steersman.manager.serving.certwatcher import server_ssl_context
+from steersman.manager.serving.cert_watcher import server_ssl_context
 from steersman.manager.serving.http_server import HttpHandler, HttpServer, ServerRequest, ServerResponse
 
 

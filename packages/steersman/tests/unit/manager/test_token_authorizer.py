@@ -20,7 +20,7 @@ from framework_support.transports import ScriptedTransport, error_response, json
 from steersman.client import Client, HttpResponse
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions, ProbeServer
-from steersman.manager.serving.certwatcher import CertWatcher
+from steersman.manager.serving.cert_watcher import CertWatcher
 from steersman.manager.serving.token_authorizer import TokenAuthorizer, TokenReviewResult
 from steersman.observability.runtime import Runtime
 from steersman_testing import virtual_runtime, virtual_time

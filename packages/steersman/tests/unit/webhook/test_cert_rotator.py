@@ -21,7 +21,7 @@ from steersman.client import Client, HttpRequest, HttpResponse, MergePatch, Tran
 from steersman.client.transport.tls import load_key_pair
 from steersman.controller import Permission
 from steersman.errors import ConnectionFailed
-from steersman.manager.serving.certwatcher import server_ssl_context
+from steersman.manager.serving.cert_watcher import server_ssl_context
 from steersman.meta import ObjectKey, unstructured
 from steersman.webhook import Rotation, WebhookServerOptions
 from steersman.webhook.cert_rotator import CertRotator

@@ -27,7 +27,7 @@ from steersman.meta import (
 )
 from steersman.webhook import Conversion, ConversionFailed, Spoke, WebhookServerOptions, copy_fields
 from steersman.webhook.conversion import HUB_ANNOTATION
-from steersman.webhook.roundtrip import to_explicit_builtins
+from steersman.webhook.field_copying import to_explicit_builtins
 from steersman_manifests.crd import definition
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 from steersman_testing.conversions import assert_round_trips

@@ -11,7 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from steersman.client import Client
 from steersman.errors import ConfigurationError
 from steersman.manager.options import ManagerOptions
-from steersman.manager.serving.certwatcher import CertWatcher
+from steersman.manager.serving.cert_watcher import CertWatcher
 from steersman.manager.serving.healthz import HealthCheck, check_response, checks_handler
 from steersman.manager.serving.http_server import (
     HttpHandler,

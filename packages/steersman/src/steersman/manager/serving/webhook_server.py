@@ -11,7 +11,7 @@ from typing import Any
 from steersman.client import Client
 from steersman.client.transport.tls import load_key_pair
 from steersman.errors import ConfigurationError
-from steersman.manager.serving.certwatcher import CertWatcher, server_ssl_context
+from steersman.manager.serving.cert_watcher import CertWatcher, server_ssl_context
 from steersman.manager.serving.http_server import (
     HttpServer,
     ServerRequest,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from framework_support.certificates import strict_handshake_with
-from steersman.manager.serving.certwatcher import CertWatcher
+from steersman.manager.serving.cert_watcher import CertWatcher
 from steersman.webhook.certificates import KeyPair, issue
 
 NAME = "shop-webhook.shop-system.svc"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, TypeVar, cast
 
 import msgspec
 
 from steersman.errors import SteersmanError
 from steersman.meta import FrozenDict, FrozenStruct, ObjectMeta, Unstructured, decode_builtins, to_builtins
+from steersman.webhook.type_hints import struct_fields
 
 StructT = TypeVar("StructT", bound=FrozenStruct)
 
@@ -63,12 +63,6 @@ def to_explicit_builtins(value: Any) -> Any:
     if isinstance(value, FrozenDict):
         return {k: to_explicit_builtins(v) for k, v in cast("dict[str, Any]", value).items()}
     return to_builtins(value)
-
-
-@cache
-def struct_fields(kind: type[FrozenStruct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of ``kind``, cached."""
-    return msgspec.structs.fields(kind)
 
 
 def _convert_value(value: Any, field: msgspec.structs.FieldInfo) -> Any:
