@@ -18,7 +18,7 @@ from steersman.errors import NotFound
 from steersman.manager import Manager
 from steersman.meta import Object, Unstructured, unstructured
 
-JsonObject = dict[str, Any]
+_JsonObject = dict[str, Any]
 # The address range for documentation. Source: RFC 5737.
 _LOAD_BALANCER_ADDRESS = "192.0.2.1"
 
@@ -42,14 +42,14 @@ def complete_workloads(manager: Manager) -> None:
         manager.controller(dynamic).named(name).complete(_factory(dynamic, status))
 
 
-def _factory(kind: type[Unstructured], status: StatusFunc) -> Callable[[ReconcilerContext], _StatusReconciler]:
+def _factory(kind: type[Unstructured], status: _StatusFunc) -> Callable[[ReconcilerContext], _StatusReconciler]:
     return lambda context: _StatusReconciler(context, kind, status)
 
 
 class _StatusReconciler(RequestReconciler[Unstructured]):
     """Writes the status of one kind."""
 
-    def __init__(self, context: ReconcilerContext, kind: type[Unstructured], status: StatusFunc) -> None:
+    def __init__(self, context: ReconcilerContext, kind: type[Unstructured], status: _StatusFunc) -> None:
         super().__init__(context)
         self._kind = kind
         self._status = status
@@ -62,17 +62,17 @@ class _StatusReconciler(RequestReconciler[Unstructured]):
         if found["metadata"].get("deletionTimestamp"):
             return
         now = f"{self.runtime.clock.now():%Y-%m-%dT%H:%M:%SZ}"
-        current: JsonObject = found.get("status") or {}
+        current: _JsonObject = found.get("status") or {}
         desired = self._status(found, current, now)
         if any(current.get(name) != value for name, value in desired.items()):
             await self.client.patch(self._kind, request, MergePatch({"status": desired}), subresource="status")
 
 
-StatusFunc = Callable[[JsonObject, JsonObject, str], JsonObject]
-"""Returns the fields of a status, given the current one and the time."""
+_StatusFunc = Callable[[_JsonObject, _JsonObject, str], _JsonObject]
+"""Returns the new fields of a status."""
 
 
-def _deployment(found: JsonObject, current: JsonObject, now: str) -> JsonObject:
+def _deployment(found: _JsonObject, current: _JsonObject, now: str) -> _JsonObject:
     replicas = _replicas(found)
     counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
     reasons = {"Available": "MinimumReplicasAvailable", "Progressing": "NewReplicaSetAvailable"}
@@ -84,7 +84,7 @@ def _deployment(found: JsonObject, current: JsonObject, now: str) -> JsonObject:
     }
 
 
-def _stateful_set(found: JsonObject, current: JsonObject, now: str) -> JsonObject:
+def _stateful_set(found: _JsonObject, current: _JsonObject, now: str) -> _JsonObject:
     generation, replicas = found["metadata"]["generation"], _replicas(found)
     revision = f"{found['metadata']['name']}-{generation}"
     counts = ("currentReplicas", "updatedReplicas", "readyReplicas")
@@ -98,7 +98,7 @@ def _stateful_set(found: JsonObject, current: JsonObject, now: str) -> JsonObjec
     }
 
 
-def _daemon_set(found: JsonObject, current: JsonObject, now: str) -> JsonObject:
+def _daemon_set(found: _JsonObject, current: _JsonObject, now: str) -> _JsonObject:
     # As on a cluster with one node.
     return {
         "observedGeneration": found["metadata"]["generation"],
@@ -108,7 +108,7 @@ def _daemon_set(found: JsonObject, current: JsonObject, now: str) -> JsonObject:
     }
 
 
-def _job(found: JsonObject, current: JsonObject, now: str) -> JsonObject:
+def _job(found: _JsonObject, current: _JsonObject, now: str) -> _JsonObject:
     if current.get("conditions") or found["spec"].get("suspend"):
         return {}
     reasons = {"SuccessCriteriaMet": "CompletionsReached", "Complete": "CompletionsReached"}
@@ -120,31 +120,31 @@ def _job(found: JsonObject, current: JsonObject, now: str) -> JsonObject:
     }
 
 
-def _pod(found: JsonObject, current: JsonObject, now: str) -> JsonObject:
+def _pod(found: _JsonObject, current: _JsonObject, now: str) -> _JsonObject:
     if current.get("phase") in ("Succeeded", "Failed"):
         return {}
     reasons = {"Ready": None, "ContainersReady": None, "PodScheduled": None, "Initialized": None}
     return {"phase": "Running", "conditions": _conditions(current, reasons, now)}
 
 
-def _pvc(found: JsonObject, current: JsonObject, now: str) -> JsonObject:
+def _pvc(found: _JsonObject, current: _JsonObject, now: str) -> _JsonObject:
     spec = found["spec"]
     return {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": spec["resources"]["requests"]}
 
 
-def _service(found: JsonObject, current: JsonObject, now: str) -> JsonObject:
+def _service(found: _JsonObject, current: _JsonObject, now: str) -> _JsonObject:
     if found["spec"].get("type") != "LoadBalancer" or current.get("loadBalancer", {}).get("ingress"):
         return {}
     return {"loadBalancer": {"ingress": [{"ip": _LOAD_BALANCER_ADDRESS}]}}
 
 
-def _replicas(found: JsonObject) -> int:
+def _replicas(found: _JsonObject) -> int:
     return found["spec"].get("replicas", 1)
 
 
-def _conditions(current: JsonObject, reasons: dict[str, Any], now: str) -> list[JsonObject]:
+def _conditions(current: _JsonObject, reasons: dict[str, Any], now: str) -> list[_JsonObject]:
     """Return conditions with status True. They keep their times, so that the next reconcile writes nothing."""
-    present: dict[str, JsonObject] = {c["type"]: c for c in current.get("conditions") or ()}
+    present: dict[str, _JsonObject] = {c["type"]: c for c in current.get("conditions") or ()}
     return [
         present[kind]
         if present.get(kind, {}).get("status") == "True"
@@ -158,7 +158,7 @@ def _conditions(current: JsonObject, reasons: dict[str, Any], now: str) -> list[
     ]
 
 
-_STATUSES: dict[type[Object], StatusFunc] = {
+_STATUSES: dict[type[Object], _StatusFunc] = {
     Deployment: _deployment,
     StatefulSet: _stateful_set,
     DaemonSet: _daemon_set,
