@@ -23,6 +23,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from steersman.cache import Cache, Informer
+from steersman.cache.optional_informer import OptionalInformer
 from steersman.cache.sink import InformerSink
 from steersman.controller import Controller
 from steersman.controller.queue import QueueItem
@@ -155,6 +156,7 @@ def _describe_informer(informer: Informer[Any]) -> dict[str, Any]:
         "objects": objects,
         "bytes": size,
         "synced": informer.has_synced,
+        **({"served": informer.is_served} if isinstance(informer, OptionalInformer) else {}),
         "staleness_seconds": informer.staleness(),
         "watches": [_describe_sink(sink) for sink in informer.sinks],
     }
