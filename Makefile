@@ -44,6 +44,10 @@ $(READY): requirements/dev.txt $(PROJECTS) | $(if $(filter .uv/bin/uv,$(UV)),.uv
 demo: $(READY) ## PostgreSQL switchover under load and MySQL failover on a real cluster (first run 10 min, later 2 min)
 	@$(BIN)/python operators/databases/demo
 
+.PHONY: demo-operator
+demo-operator: $(READY) ## An example operator and an API server on this machine, without root or a cluster (15 s)
+	@$(BIN)/python examples/myapp/demo
+
 .PHONY: test
 test: $(READY) ## Unit tests of all packages, without root, Go or database servers (5 min)
 	@$(BIN)/pytest -n 4 --dist loadgroup --durations 30 --junitxml build/junit-unit.xml $(UNIT)
