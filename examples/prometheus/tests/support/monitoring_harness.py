@@ -51,14 +51,14 @@ class PrometheusDriver:
         await self.user.patch(Prometheus, self.key, MergePatch({"spec": spec}))
 
     async def status(self) -> PrometheusStatus:
-        return (await self.user.get(Prometheus, self.key)).status or PrometheusStatus()
+        return (await self.user.get(Prometheus, self.key)).status
 
     async def wait_reconciled(self, seconds: float = 600) -> PrometheusStatus:
         """Wait until all servers run the current spec, and return the status."""
 
         async def is_reconciled() -> bool:
             found = await self.user.get(Prometheus, self.key)
-            condition = find_condition(found.status.conditions if found.status else (), "Reconciled")
+            condition = find_condition(found.status.conditions, "Reconciled")
             current = condition is not None and condition.observed_generation == found.metadata.generation
             return current and condition is not None and condition.status == "True"
 
@@ -78,8 +78,7 @@ class PrometheusDriver:
     ) -> Condition | None:
         """Return the verdict on a monitor or rules, or None."""
         found = await self.user.get(kind, key)
-        bindings = found.status.bindings if found.status is not None else ()
-        for binding in bindings:
+        for binding in found.status.bindings:
             if (binding.namespace, binding.name) == self.key:
                 return find_condition(binding.conditions, "Accepted")
         return None

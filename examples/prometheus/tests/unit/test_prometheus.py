@@ -151,7 +151,7 @@ async def test_bindings_follow_selection_and_deletion(apiserver: InMemoryApiServ
 
         async def names() -> list[str]:
             found = await world.user.get(ServiceMonitor, monitor.key)
-            return [binding.name for binding in found.status.bindings] if found.status is not None else []
+            return [binding.name for binding in found.status.bindings]
 
         assert await names() == ["second"]
         await world.user.delete(Prometheus, ObjectKey("default", "second"))

@@ -36,7 +36,7 @@ async def fake_kubelet(world: MonitoringSimulation) -> None:
 def reconciled_revision(world: MonitoringSimulation) -> str:
     """Return the revision that Reconciled claims to run, or an empty string."""
     found = world.read(Prometheus, KEY)
-    condition = find_condition(found.status.conditions, "Reconciled") if found and found.status else None
+    condition = find_condition(found.status.conditions, "Reconciled") if found else None
     if found is None or condition is None or condition.status != "True":
         return ""
     if condition.observed_generation != found.metadata.generation:

@@ -22,7 +22,7 @@ from steersman.observability.runtime import Clock
 from monitoring_operator.api.v1.podmonitor import PodMonitor
 from monitoring_operator.api.v1.prometheus import Prometheus
 from monitoring_operator.api.v1.prometheusrule import PrometheusRule
-from monitoring_operator.api.v1.scraping import ConfigurationResourceStatus, WorkloadBinding
+from monitoring_operator.api.v1.scraping import WorkloadBinding
 from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
 
 ConfigurationResource = ServiceMonitor | PodMonitor | PrometheusRule
@@ -75,7 +75,7 @@ class BindingWriter:
                 await self._write(identity, obj, verdicts.get((kind, obj.key)))
 
     async def _write(self, identity: _Identity, obj: ConfigurationResource, problem: str | None) -> None:
-        bindings = obj.status.bindings if obj.status is not None else ()
+        bindings = obj.status.bindings
         previous = next((binding for binding in bindings if identity.is_of(binding)), None)
         verdict = None if problem is None else self._verdict(obj, previous, problem)
         current = find_condition(previous.conditions, "Accepted") if previous is not None else None
@@ -116,7 +116,7 @@ class BindingWriter:
             if await self._exists(obj):
                 self._without_bindings.add(type(obj))
             return
-        if (patched.status or ConfigurationResourceStatus()).bindings != wanted:
+        if patched.status.bindings != wanted:
             self._without_bindings.add(type(obj))
 
     async def _exists(self, obj: ConfigurationResource) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from steersman import (
     Conflict,
@@ -18,13 +19,13 @@ from steersman import (
     generation_changed,
     labels_changed,
 )
-from steersman.api.apps_v1 import StatefulSet
+from steersman.api.apps_v1 import StatefulSet, StatefulSetStatus
 from steersman.api.core_v1 import ConfigMap, Namespace, Pod, Secret, Service, ServiceAccount
 from steersman.cache import InformerOptions
 from steersman.meta import metadata_only
 
 from monitoring_operator.api.v1.podmonitor import PodMonitor
-from monitoring_operator.api.v1.prometheus import Prometheus
+from monitoring_operator.api.v1.prometheus import Prometheus, PrometheusStatus
 from monitoring_operator.api.v1.prometheusrule import PrometheusRule
 from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
 from monitoring_operator.configuration import Monitor, build, source_objects
@@ -70,20 +71,20 @@ class PrometheusReconciler(Reconciler[Prometheus]):
         self._servers = servers
         self._bindings = BindingWriter(self.client, self.events, self.runtime.clock)
 
-    async def reconcile(self, prometheus: Prometheus) -> Result:
+    async def reconcile(self, obj: Prometheus) -> Result:
         """Apply the configuration and the servers, and report what they run."""
-        declared = build(inputs := await read_inputs(self.client, prometheus))
-        await self.client.apply(headless_service(prometheus), owner=prometheus)
-        await self.client.apply(configuration_secret(prometheus, declared), owner=prometheus)
-        workload = await self.client.apply(statefulset(prometheus), owner=prometheus)
-        pods = await self.client.list(Pod, namespace=prometheus.metadata.namespace, owner=workload)
+        declared = build(inputs := await read_inputs(self.client, obj))
+        await self.client.apply(headless_service(obj), owner=obj)
+        await self.client.apply(configuration_secret(obj, declared), owner=obj)
+        workload = await self.client.apply(statefulset(obj), owner=obj)
+        pods = await self.client.list(Pod, namespace=obj.metadata.namespace, owner=workload)
         await self._notify(pods, declared.revision)
         observed = Observed(
-            prometheus=prometheus,
+            prometheus=obj,
             declared=declared,
             workload=workload,
             replicas=await inspect_replicas(self._servers, pods),
-            has_service_account=await self._has_service_account(prometheus),
+            has_service_account=await self._has_service_account(obj),
         )
         rejected = {declared.rule_sources[name]: reason for name, reason in rejected_rules(observed).items()}
         verdicts: Verdicts = {
@@ -91,31 +92,26 @@ class PrometheusReconciler(Reconciler[Prometheus]):
             **{key: str(problem) for key, problem in declared.problems.items()},
             **{(PrometheusRule, each.key): rejected.get(each.key, "") for each in inputs.rules},
         }
-        await self._bindings.write(prometheus, verdicts)
+        await self._bindings.write(obj, verdicts)
         return await self._report(observed)
 
-    async def cleanup(self, prometheus: Prometheus) -> None:
+    async def cleanup(self, obj: Prometheus) -> None:
         """Remove the verdicts of a deleted Prometheus. The garbage collector deletes its objects."""
-        await self._bindings.write(prometheus, {})
+        await self._bindings.write(obj, {})
 
-    async def update_status(self, prometheus: Prometheus, outcome: ReconcileOutcome) -> None:
+    async def update_status(self, obj: Prometheus, outcome: ReconcileOutcome) -> None:
         """Report an error of a reconcile."""
         if outcome.error is None or isinstance(outcome.error, Conflict):
             return
         reason, message = type(outcome.error).__name__, str(outcome.error)
-        failed = condition(prometheus, "Reconciled", False, reason, message)
-        await self.status(prometheus, conditions=[failed])
+        failed = condition(obj, "Reconciled", False, reason, message)
+        await self.status(obj, **_replica_counts(obj, obj.status), conditions=[failed])
 
     async def _report(self, observed: Observed) -> Result:
-        prometheus, counts = observed.prometheus, observed.workload.status
-        reconciled = reconciled_condition(observed)
+        prometheus, reconciled = observed.prometheus, reconciled_condition(observed)
         await self.status(
             prometheus,
-            paused=False,
-            replicas=counts.replicas or 0,
-            updated_replicas=counts.updated_replicas or 0,
-            available_replicas=counts.available_replicas or 0,
-            unavailable_replicas=max(0, prometheus.spec.replicas - (counts.available_replicas or 0)),
+            **_replica_counts(prometheus, observed.workload.status),
             selector=",".join(f"{name}={value}" for name, value in sorted(selector_labels(prometheus).items())),
             conditions=[reconciled, available_condition(observed)],
         )
@@ -172,6 +168,18 @@ class PrometheusReconciler(Reconciler[Prometheus]):
             .max_retry_delay(_RESYNC_SECONDS)
             .complete(lambda context: cls(context, servers or HttpServers(PORT)))
         )
+
+
+def _replica_counts(prometheus: Prometheus, counts: StatefulSetStatus | PrometheusStatus) -> dict[str, Any]:
+    """Return the fields that the CRD of prometheus-operator requires in each status."""
+    available = counts.available_replicas or 0
+    return {
+        "paused": False,
+        "replicas": counts.replicas or 0,
+        "updated_replicas": counts.updated_replicas or 0,
+        "available_replicas": available,
+        "unavailable_replicas": max(0, prometheus.spec.replicas - available),
+    }
 
 
 def _every_prometheus(manager: Manager) -> Callable[[Object], list[ObjectKey]]:

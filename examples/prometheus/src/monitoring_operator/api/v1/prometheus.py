@@ -126,4 +126,4 @@ class Prometheus(Object):
     """A Prometheus runs servers, configured by monitors and rules that it selects."""
 
     spec: PrometheusSpec
-    status: PrometheusStatus | None = None
+    status: PrometheusStatus = PrometheusStatus()
