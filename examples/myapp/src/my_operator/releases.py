@@ -86,7 +86,7 @@ class ReleaseRecords:
 def update_records(observed: ObservedState) -> ReleaseRecords:
     """Return the records after this observation."""
     app = observed.app
-    previous = ReleaseRecords.from_status(app.status or MyAppStatus())
+    previous = ReleaseRecords.from_status(app.status)
     failed = previous.failed if previous.failed is not None and previous.failed.release == app.release else None
     records = ReleaseRecords(previous.last_good, failed, _last_migration(observed, previous.migrated))
     if failed is not None:

@@ -24,7 +24,7 @@ import msgspec
 
 from steersman.cache import Cache, Informer
 from steersman.cache.sink import InformerSink
-from steersman.controller import Controller
+from steersman.controller import Controller, Request
 from steersman.controller.queue import QueueItem
 from steersman.manager.serving.http_server import ServerRequest, ServerResponse
 from steersman.meta import ObjectKey
@@ -104,7 +104,7 @@ def _describe_controller(controller: Controller, query: QueryParameters) -> dict
     }
 
 
-def _describe_item(item: QueueItem[ObjectKey]) -> dict[str, Any]:
+def _describe_item(item: QueueItem[Request]) -> dict[str, Any]:
     return {
         "namespace": item.key.namespace,
         "name": item.key.name,
