@@ -10,9 +10,8 @@ from steersman import (
     Manager,
     ObjectKey,
     ReconcileOutcome,
+    Reconciler,
     ReconcilerContext,
-    Request,
-    RequestReconciler,
     Result,
     SteersmanError,
     generation_changed,
@@ -27,7 +26,7 @@ from steersman.errors import AlreadyExists
 from redis_operator.api.v1.rediscluster import RedisCluster
 from redis_operator.controllers.executor import StepExecutor
 from redis_operator.controllers.pods import members_of
-from redis_operator.controllers.status import build_status
+from redis_operator.controllers.status import status_fields
 from redis_operator.nodes import Redis
 from redis_operator.nodes.client import RedisPyClient
 from redis_operator.plan import Done, Goal, Meet, Member, Replace, ScaleIn, Step, Wait, next_step
@@ -62,7 +61,7 @@ class StepResult(Result):
     members: Sequence[Member]
 
 
-class RedisClusterReconciler(RequestReconciler[RedisCluster]):
+class RedisClusterReconciler(Reconciler[RedisCluster]):
     """Reconciles one RedisCluster, one step at a time. It keeps no state between reconciles.
 
     Args:
@@ -74,10 +73,7 @@ class RedisClusterReconciler(RequestReconciler[RedisCluster]):
         super().__init__(context)
         self._redis = redis
 
-    async def reconcile(self, request: Request) -> Result:
-        cluster = await self.client.get(RedisCluster, request)
-        if cluster.metadata.deletion_timestamp is not None:
-            return Result()
+    async def reconcile(self, cluster: RedisCluster) -> Result:
         password = await self._password(cluster)
         declared = await self._apply_objects(cluster, password)
         step, members = await self._plan(cluster, declared, password)
@@ -86,19 +82,14 @@ class RedisClusterReconciler(RequestReconciler[RedisCluster]):
         after = _RESYNC_SECONDS if isinstance(step, Done) else _NEXT_STEP_SECONDS
         return StepResult(step=step, members=members, requeue_after=after)
 
-    async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
-        cluster = await self.client.get_or_none(RedisCluster, request)
-        if cluster is None or cluster.metadata.deletion_timestamp is not None:
-            return
+    async def update_status(self, cluster: RedisCluster, outcome: ReconcileOutcome) -> None:
         if isinstance(outcome.result, StepResult):
             step, members = outcome.result.step, outcome.result.members
         elif outcome.error is not None and not isinstance(outcome.error, Conflict):
             step, members = Wait(type(outcome.error).__name__, str(outcome.error)), None
         else:
             return
-        status = build_status(cluster, step, members, self.runtime.clock.now())
-        if status != cluster.status:
-            await self.client.apply_status(cluster, status)
+        await self.status(cluster, **status_fields(cluster, step, members))
 
     async def _password(self, cluster: RedisCluster) -> str:
         """Return the password of the Secret, which is created once.
