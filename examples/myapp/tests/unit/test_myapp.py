@@ -17,6 +17,7 @@ from steersman import (
     ObjectKey,
     ObjectMeta,
     Quantity,
+    Request,
     find_condition,
     is_true,
 )
