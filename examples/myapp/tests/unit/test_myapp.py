@@ -17,7 +17,6 @@ from steersman import (
     ObjectKey,
     ObjectMeta,
     Quantity,
-    Request,
     find_condition,
     is_true,
 )

@@ -11,27 +11,20 @@ from msgspec.structs import replace
 from steersman import (
     Condition,
     Manager,
-    Object,
     ReconcileOutcome,
     Reconciler,
-    SteersmanError,
     find_condition,
 )
 from steersman.api.apps_v1 import Deployment
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Service
-from steersman.errors import Forbidden, Invalid
-from steersman.meta import ApplyConfiguration
+from steersman.errors import Forbidden, Invalid, NameConflict
 
 from my_operator import releases, resources
 from my_operator.api.v1.myapp import MyApp
 from my_operator.controllers import metrics
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 from my_operator.releases import ObservedState, ReleaseRecords
-
-
-class NameTaken(SteersmanError):
-    """A foreign object has the name of an owned object."""
 
 
 class MyAppReconciler(Reconciler[MyApp]):
@@ -53,8 +46,8 @@ class MyAppReconciler(Reconciler[MyApp]):
         if await self.client.get_or_none(MyApp, app.key) is None:
             return
         metrics.record_reconcile(app.key, outcome)
-        if isinstance(outcome.error, (NameTaken, Forbidden, Invalid)):
-            reason = "NameTaken" if isinstance(outcome.error, NameTaken) else "Refused"
+        if isinstance(outcome.error, (NameConflict, Forbidden, Invalid)):
+            reason = "NameTaken" if isinstance(outcome.error, NameConflict) else "Refused"
             refused = Condition(type="Ready", status="False", reason=reason, message=str(outcome.error))
             await self._write_status(app, (refused,))
 
@@ -83,19 +76,19 @@ class MyAppReconciler(Reconciler[MyApp]):
 
     async def _apply_resources(self, observed: ObservedState, records: ReleaseRecords) -> None:
         app = observed.app
-        await self._apply_owned(resources.service(app), app)
+        await self.client.apply(resources.service(app), owner=app)
         if app.spec.database.enabled:
-            await self._apply_owned(resources.database(app), app)
+            await self.client.apply(resources.database(app), owner=app)
         if app.spec.config:
-            await self._apply_owned(resources.config_map(app), app)
+            await self.client.apply(resources.config_map(app), owner=app)
         for job in releases.obsolete_migrations(observed):
             # Foreground deletion waits for the pods, so that only one migration runs.
             await self.client.delete(Job, job.key, uid=job.metadata.uid, propagation="Foreground")
         if releases.can_migrate(observed, records) and observed.database is not None:
-            await self._apply_owned(resources.migration(app, app.image, observed.database.metadata.uid), app)
+            await self.client.apply(resources.migration(app, app.image, observed.database.metadata.uid), owner=app)
         if release := releases.release_to_run(observed, records):
             deployment = resources.deployment(app, release, with_database=records.migrated is not None)
-            await self._apply_owned(deployment, app)
+            await self.client.apply(deployment, owner=app)
         await self._delete_obsolete_config_maps(observed)
         await self._delete_unused_database(observed)
 
@@ -113,25 +106,12 @@ class MyAppReconciler(Reconciler[MyApp]):
     async def _delete_unused_database(self, observed: ObservedState) -> None:
         """Delete a disabled Database when no pod uses it."""
         database = observed.database
-        if observed.app.spec.database.enabled or database is None or not _is_controlled_by(database, observed.app):
+        if observed.app.spec.database.enabled or database is None or not database.is_controlled_by(observed.app):
             return
         deployment = observed.deployment
         unused = deployment is None or not resources.has_database(deployment.spec.template.spec)
         if unused and (deployment is None or releases.is_rollout_complete(deployment)):
             await self.client.delete(Database, database.key, uid=database.metadata.uid)
-
-    async def _apply_owned(self, config: ApplyConfiguration[Any], app: MyApp) -> None:
-        """Apply the owned objects.
-
-        Raises:
-            NameTaken: a foreign object has the name.
-        """
-        kind = config.read_type
-        found = await self.client.get_or_none(kind, config.key)
-        if found is not None and not _is_controlled_by(found, app):
-            name = kind.api_resource.kind
-            raise NameTaken(f"{name} {config.key} belongs to another owner. Rename it or this MyApp.")
-        await self.client.apply(config, owner=app)
 
     async def _report_status(self, observed: ObservedState, records: ReleaseRecords) -> None:
         app, deployment = observed.app, observed.deployment
@@ -171,8 +151,3 @@ class MyAppReconciler(Reconciler[MyApp]):
             .max_concurrent_reconciles(8)
             .complete(cls)
         )
-
-
-def _is_controlled_by(obj: Object, app: MyApp) -> bool:
-    reference = obj.controller_reference
-    return reference is not None and reference.uid == app.metadata.uid

@@ -13,7 +13,6 @@ from steersman import (
     Reconciler,
     ReconcilerContext,
     Result,
-    SteersmanError,
     generation_changed,
 )
 from steersman.api.apps_v1 import StatefulSet
@@ -21,7 +20,7 @@ from steersman.api.core_v1 import ConfigMap, Pod, Secret, Service
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.cache import InformerOptions
 from steersman.controller import annotations_changed
-from steersman.errors import AlreadyExists
+from steersman.errors import AlreadyExists, NameConflict
 
 from redis_operator.api.v1.rediscluster import RedisCluster
 from redis_operator.controllers.executor import StepExecutor
@@ -47,10 +46,6 @@ from redis_operator.resources import (
 _OWNED_ONLY = InformerOptions(label_selector=f"app.kubernetes.io/managed-by={MANAGED_BY}")
 _RESYNC_SECONDS = 20.0
 _NEXT_STEP_SECONDS = 1.0
-
-
-class NameTaken(SteersmanError):
-    """The name of a required object is used by a foreign object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +92,7 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
         A new password loses no data, because the nodes restart with it.
 
         Raises:
-            NameTaken: a foreign object has the name of the Secret.
+            NameConflict: a foreign object has the name of the Secret.
         """
         key = ObjectNames(cluster.key).secret
         secret = await self.client.get_or_none(Secret, key)
@@ -107,11 +102,9 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
             except AlreadyExists:
                 # Without its labels the Secret is not in the cache, although the nodes use its password.
                 secret = await self.client.live.get(Secret, key)
-                owner = secret.controller_reference
-                if owner is None or owner.uid != cluster.metadata.uid:
-                    raise NameTaken(
-                        f"Secret {key} belongs to another owner. Rename the Secret or this RedisCluster."
-                    ) from None
+                if not secret.is_controlled_by(cluster):
+                    message = f"Secret {key} belongs to another owner. Rename the Secret or this RedisCluster."
+                    raise NameConflict(message) from None
         return secret.data["password"].decode()
 
     async def _apply_objects(self, cluster: RedisCluster, password: str) -> StatefulSet:
