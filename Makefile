@@ -44,6 +44,10 @@ $(READY): requirements/dev.txt $(PROJECTS) | $(if $(filter .uv/bin/uv,$(UV)),.uv
 demo: $(READY) ## PostgreSQL switchover under load and MySQL failover on a real cluster (first run 10 min, later 2 min)
 	@$(BIN)/python operators/databases/demo
 
+.PHONY: demo-operator
+demo-operator: $(READY) ## An example operator and an API server on this machine, without root or a cluster (15 s)
+	@$(BIN)/python examples/myapp/demo
+
 .PHONY: test
 test: $(READY) ## Unit tests of all packages, without root, Go or database servers (5 min)
 	@$(BIN)/pytest -n 4 --dist loadgroup --durations 30 --junitxml build/junit-unit.xml $(UNIT)
@@ -87,12 +91,17 @@ faults: $(READY) ## All faults at full scale on the real API server, and MySQL n
 	@FAULTS=whole $(BIN)/pytest packages/steersman-testing/tests/integration/faults operators/databases/tests/integration/images/test_mysql_group.py
 
 .PHONY: simulate
-simulate: $(READY) ## All simulated faults and spec changes for the database operator, myapp and the gallery (hours)
+simulate: $(READY) ## All simulated faults and spec changes for the database operator, the examples and the gallery (hours)
 	@SIMULATE=whole $(BIN)/pytest operators/databases/tests/unit/test_simulated.py operators/databases/tests/unit/test_simulated_users.py \
 		operators/databases/tests/unit/test_clusters_simulated.py operators/databases/tests/unit/test_groups_simulated.py operators/databases/tests/unit/controllers/test_hanging.py operators/databases/tests/unit/controllers/test_database.py \
 		operators/databases/tests/unit/test_transitions.py packages/steersman-testing/tests/unit/test_gallery.py \
 		packages/steersman-testing/tests/unit/simulation packages/steersman-testing/tests/unit/transitions
-	@cd examples/myapp && SIMULATE=whole $(abspath $(BIN))/python -m pytest tests/unit/test_simulated.py
+	@for example in leader myapp; do \
+		(cd examples/$$example && SIMULATE=whole $(abspath $(BIN))/python -m pytest tests/unit/test_simulated.py) || exit 1; done
+
+.PHONY: partitions
+partitions: $(READY) ## 50 faults of the leaders of examples/leader, with figures (10 min; RUNS=50)
+	@cd examples/leader && RUNS=$(or $(RUNS),50) $(abspath $(BIN))/python -m pytest -s tests/integration/test_partitions.py
 
 .PHONY: e2e-smoke
 e2e-smoke: $(READY) ## The demo and one fault on the devcluster (first run 8 min, later 2 min)

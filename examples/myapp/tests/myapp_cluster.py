@@ -5,14 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from steersman import Client, MergePatch, NotFound
+from steersman import Client, MergePatch, NotFound, ObjectKey
 from steersman.api.apps_v1 import Deployment
 from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import ConfigMap
 from steersman_testing import InMemoryApiServer
 from steersman_testing.virtual_clock import VirtualClock
 
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
-from my_operator.resources import CONTAINER, app_image
+from my_operator.resources import CONTAINER, running_release
 
 POLL_INTERVAL_SECONDS = 1.0
 ROLLOUT_SECONDS = 3.0
@@ -20,15 +21,17 @@ ROLLOUT_SECONDS = 3.0
 
 @dataclass
 class ImageRegistry:
-    """The images that fail, and the migrations that ran.
+    """The images and settings that fail, and the migrations that ran.
 
     Attributes:
         failing_rollouts: images whose pods never become ready.
+        failing_levels: values of the setting LOG_LEVEL with which no pod becomes ready.
         failing_migrations: images whose migration fails.
         migrations: images whose migration ran, in order.
     """
 
     failing_rollouts: set[str] = field(default_factory=set[str])
+    failing_levels: set[str] = field(default_factory=set[str])
     failing_migrations: set[str] = field(default_factory=set[str])
     migrations: list[str] = field(default_factory=list[str])
 
@@ -87,10 +90,20 @@ class FakeCluster:
         job_status["conditions"] = [{"type": kind, "status": "True", "reason": reason} for kind in kinds]
         await self._client.patch(Job, job.key, MergePatch({"status": job_status}), subresource="status")
 
+    def _is_broken(self, deployment: Deployment) -> bool:
+        """Return True if the pods of a Deployment cannot become ready."""
+        release = running_release(deployment)
+        if release is None or release.image in self._registry.failing_rollouts:
+            return True
+        if not release.config:
+            return False
+        settings = self._server.read(ConfigMap, ObjectKey(deployment.metadata.namespace, release.config))
+        return settings is None or settings.data.get("LOG_LEVEL") in self._registry.failing_levels
+
     async def _roll_out(self, deployment: Deployment) -> None:
         spec, previous = deployment.spec, deployment.status
         generation, desired = deployment.metadata.generation or 0, spec.replicas or 0
-        broken = app_image(spec.template.spec) in self._registry.failing_rollouts
+        broken = self._is_broken(deployment)
         started_at = self._rollouts.setdefault((deployment.metadata.uid, generation), self._clock.monotonic())
         elapsed = self._clock.monotonic() - started_at
         complete = not broken and elapsed >= ROLLOUT_SECONDS

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from steersman.client import Client, MergePatch
 from steersman.controller import Channel, Controller
 from steersman.manager import Manager
-from steersman.meta import ObjectKey, find_condition
+from steersman.meta import ObjectKey, ObjectMeta, find_condition
 from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
@@ -23,14 +24,17 @@ FIRST_USER, SECOND_USER = ObjectKey("default", "ann"), ObjectKey("default", "bob
 
 
 @pytest.fixture
-def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The page's file, written down in the order of its parts."""
-    parts = re.findall(r'^```python title="users.py"\n(.*?)^```$', PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(parts) == 3
-    (tmp_path / "users.py").write_text("\n\n".join(parts))
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Imports a file of the page, with its parts in their order."""
+
+    def load(name: str) -> Any:
+        parts = re.findall(rf'^```python title="{name}.py"\n(.*?)^```$', PAGE.read_text(), re.MULTILINE | re.DOTALL)
+        (tmp_path / f"{name}.py").write_text("\n\n".join(parts))
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        return importlib.import_module(name)
+
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.delitem(sys.modules, "users", raising=False)
-    return importlib.import_module("users")
+    return load
 
 
 def create_load_balancer(server: InMemoryApiServer, name: str, target: str, user: str) -> None:
@@ -47,7 +51,8 @@ def create_load_balancer(server: InMemoryApiServer, name: str, target: str, user
 
 
 @virtual_time
-async def test_triggers_page_operator_reconciles_as_described(users: Any) -> None:
+async def test_triggers_page_operator_reconciles_as_described(page: Callable[[str], Any]) -> None:
+    users = page("users")
     runtime = virtual_runtime()
     server = InMemoryApiServer(runtime)
     server.register(users.DatabaseUser)
@@ -90,5 +95,24 @@ async def test_triggers_page_operator_reconciles_as_described(users: Any) -> Non
 
     rules = cluster_role("page", manager.permissions)["rules"]
     assert any("secrets" in rule["resources"] and "watch" in rule["verbs"] for rule in rules)
+    manager.stop()
+    await running
+
+
+@virtual_time
+async def test_triggers_page_optional_kind_is_applied(page: Callable[[str], Any]) -> None:
+    monitoring = page("monitoring")
+    server = InMemoryApiServer(runtime := virtual_runtime())
+    server.register(monitoring.WebApp)
+    server.load(
+        monitoring.WebApp(metadata=ObjectMeta(name="shop", namespace="default"), spec=monitoring.WebAppSpec())
+    )
+    manager = Manager(server, runtime=runtime)
+    monitoring.setup(manager)
+    running = asyncio.create_task(manager.run())
+    await runtime.clock.sleep(30)
+    server.register(monitoring.ServiceMonitor.api_resource)
+    await runtime.clock.sleep(30)
+    assert server.read(monitoring.ServiceMonitor, ObjectKey("default", "shop")) is not None
     manager.stop()
     await running

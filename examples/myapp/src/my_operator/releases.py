@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""Release logic without side effects: which image should run, and why.
+"""Release logic without side effects: which release should run, and why.
 
 ``update_records`` returns the state to store before the controller acts on it. ``status_conditions`` returns the
 phase and the conditions for users.
@@ -15,9 +15,10 @@ from typing import Literal
 from steersman import Condition, find_condition, is_true
 from steersman.api.apps_v1 import Deployment
 from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import ConfigMap
 
 from my_operator import resources
-from my_operator.api.v1.myapp import Failure, Migration, MyApp, MyAppStatus, Phase
+from my_operator.api.v1.myapp import Failure, Migration, MyApp, MyAppStatus, Phase, Release
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 
 
@@ -30,12 +31,19 @@ class ObservedState:
         deployment: its Deployment, or None.
         database: its Database, or None.
         jobs: its migration Jobs, including terminating ones.
+        config_maps: its ConfigMaps, one per release with settings.
     """
 
     app: MyApp
     deployment: Deployment | None
     database: Database | None
     jobs: tuple[Job, ...]
+    config_maps: tuple[ConfigMap, ...]
+
+    @property
+    def running(self) -> Release | None:
+        """Release in the Deployment, or None."""
+        return resources.running_release(self.deployment) if self.deployment else None
 
     @property
     def migration_job(self) -> Job | None:
@@ -60,35 +68,35 @@ class ReleaseRecords:
     """Release state that is stored in the status.
 
     Attributes:
-        last_good_image: the image of the last complete rollout; empty if there is none.
-        failed: failure of the desired image, or None.
+        last_good: the release of the last complete rollout, or None.
+        failed: failure of the desired release, or None.
         migrated: the last successful migration; None without a database.
     """
 
-    last_good_image: str
+    last_good: Release | None
     failed: Failure | None
     migrated: Migration | None
 
     @classmethod
     def from_status(cls, status: MyAppStatus) -> ReleaseRecords:
         """Read the records from a status."""
-        return cls(status.image or "", status.failed, status.migrated)
+        return cls(status.release, status.failed, status.migrated)
 
 
 def update_records(observed: ObservedState) -> ReleaseRecords:
     """Return the records after this observation."""
     app = observed.app
     previous = ReleaseRecords.from_status(app.status or MyAppStatus())
-    failed = previous.failed if previous.failed is not None and previous.failed.image == app.image else None
-    records = ReleaseRecords(previous.last_good_image, failed, _last_migration(observed, previous.migrated))
+    failed = previous.failed if previous.failed is not None and previous.failed.release == app.release else None
+    records = ReleaseRecords(previous.last_good, failed, _last_migration(observed, previous.migrated))
     if failed is not None:
         return records
     if (
-        runs_image(observed, app.image)
+        observed.running == app.release
         and is_rollout_complete(observed.deployment)
         and not needs_migration(observed, records)
     ):
-        return replace(records, last_good_image=app.image)
+        return replace(records, last_good=app.release)
     return replace(records, failed=_detect_failure(observed, records))
 
 
@@ -104,16 +112,23 @@ def needs_migration(observed: ObservedState, records: ReleaseRecords) -> bool:
         observed.database is not None and last_migration.database != observed.database.metadata.uid
     ):
         return True
-    return observed.app.image not in (last_migration.image, records.last_good_image)
+    return observed.app.image not in (last_migration.image, records.last_good and records.last_good.image)
 
 
-def image_to_run(observed: ObservedState, records: ReleaseRecords) -> str:
-    """Return the image for the Deployment; empty without a Deployment."""
+def release_to_run(observed: ObservedState, records: ReleaseRecords) -> Release | None:
+    """Return the release for the Deployment; None without a Deployment."""
     if records.failed is not None:
-        return records.last_good_image
+        return records.last_good
     if needs_migration(observed, records):
-        return resources.app_image(observed.deployment.spec.template.spec) if observed.deployment else ""
-    return observed.app.image
+        return observed.running
+    return observed.app.release
+
+
+def obsolete_config_maps(app: MyApp, config_maps: tuple[ConfigMap, ...]) -> list[ConfigMap]:
+    """Return the ConfigMaps that no release needs. Until a rollout is complete, all are needed."""
+    if app.status is None or app.status.release != app.release:
+        return []
+    return [c for c in config_maps if c.metadata.name != app.release.config]
 
 
 def obsolete_migrations(observed: ObservedState) -> list[Job]:
@@ -164,11 +179,6 @@ def is_database_ready(database: Database | None) -> bool:
     return is_true(database.status.conditions, "Ready")
 
 
-def runs_image(observed: ObservedState, image: str) -> bool:
-    """Return True if the Deployment has ``image``."""
-    return observed.deployment is not None and resources.app_image(observed.deployment.spec.template.spec) == image
-
-
 def _last_migration(observed: ObservedState, previous: Migration | None) -> Migration | None:
     if not observed.app.spec.database.enabled:
         return None
@@ -178,16 +188,16 @@ def _last_migration(observed: ObservedState, previous: Migration | None) -> Migr
 
 
 def _detect_failure(observed: ObservedState, records: ReleaseRecords) -> Failure | None:
-    """Return a new failure of the desired image, which is not retried."""
-    image = observed.app.image
+    """Return a new failure of the desired release, which is not retried."""
+    release = observed.app.release
     if needs_migration(observed, records) and (message := _finish_message(observed.migration_job, "Failed")):
-        return Failure(image=image, reason="MigrationFailed", message=message)
+        return Failure(release=release, reason="MigrationFailed", message=message)
     if (
-        records.last_good_image not in ("", image)
-        and runs_image(observed, image)
+        records.last_good not in (None, release)
+        and observed.running == release
         and (message := _stalled_message(observed.deployment))
     ):
-        return Failure(image=image, reason="RolloutFailed", message=message)
+        return Failure(release=release, reason="RolloutFailed", message=message)
     return None
 
 
@@ -217,7 +227,7 @@ def _progress(observed: ObservedState, records: ReleaseRecords) -> tuple[Phase, 
     if needs_migration(observed, records):
         return _migration_progress(observed)
     deployment, app = observed.deployment, observed.app
-    if records.last_good_image == app.image and runs_image(observed, app.image) and is_rollout_complete(deployment):
+    if records.last_good == observed.running == app.release and is_rollout_complete(deployment):
         return "Ready", "AllPodsReady", f"{app.spec.replicas} of {app.spec.replicas} pods run {app.spec.version}"
     if message := _stalled_message(deployment):
         advice = f"check its pods: kubectl get pods -n {app.metadata.namespace} -l {_selector(app)}"
@@ -234,19 +244,16 @@ def _failure_progress(observed: ObservedState, records: ReleaseRecords, failed: 
     app = observed.app
     version = app.spec.version
     if failed.reason == "MigrationFailed":
-        job = resources.migration_key(app, failed.image).name
+        job = resources.migration_key(app, failed.release.image).name
         advice = f"Check: kubectl logs -n {app.metadata.namespace} job/{job}"
         problem = f"the migration to {version} failed ({failed.message})"
     else:
         advice = f"Check: kubectl get events -n {app.metadata.namespace}, or the logs of its pods"
         problem = f"the rollout of {version} failed ({failed.message})"
-    retry = "then set spec.version to a fixed version. To retry the same version, set another one first"
-    if records.last_good_image:
-        return (
-            "RolledBack",
-            failed.reason,
-            f"{problem}; {records.last_good_image.rpartition(':')[2]} is running. {advice}, {retry}",
-        )
+    retry = "then correct spec.version or spec.config. To retry the same release, set another one first"
+    if (good := records.last_good) is not None:
+        running = good.version if good.image != failed.release.image else "the release with the previous settings"
+        return "RolledBack", failed.reason, f"{problem}; {running} is running. {advice}, {retry}"
     return "Failed", failed.reason, f"{problem}; no version is running. {advice}, {retry}"
 
 

@@ -9,9 +9,10 @@ from hashlib import sha256
 
 from steersman import ObjectKey
 from steersman.api.apply import apps, batch, core, meta
+from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import Container, PodSpec
 
-from my_operator.api.v1.myapp import MyApp
+from my_operator.api.v1.myapp import MyApp, Release
 from my_operator.foreign.apply import databases_steersman_dev_v1alpha1 as databases
 
 CONTAINER = "app"
@@ -31,12 +32,11 @@ def selector_labels(app: MyApp) -> dict[str, str]:
     return {"app.kubernetes.io/name": "myapp", "app.kubernetes.io/instance": app.metadata.name}
 
 
-def recommended_labels(app: MyApp, image: str) -> dict[str, str]:
-    """Return the recommended labels of pods with ``image``."""
-    version = image.rpartition(":")[2]
+def recommended_labels(app: MyApp, release: Release) -> dict[str, str]:
+    """Return the recommended labels of pods of ``release``."""
     return {
         **selector_labels(app),
-        "app.kubernetes.io/version": version,
+        "app.kubernetes.io/version": release.version,
         "app.kubernetes.io/managed-by": "my-operator",
     }
 
@@ -53,15 +53,27 @@ def service(app: MyApp) -> core.Service:
     return core.Service(metadata=_metadata(app), spec=core.ServiceSpec(selector=selector_labels(app), ports=[port]))
 
 
-def deployment(app: MyApp, image: str, *, with_database: bool) -> apps.Deployment:
-    """Return the Deployment for ``image``.
+def config_map(app: MyApp) -> core.ConfigMap:
+    """Return the ConfigMap with the settings of the desired release.
 
-    The previous version serves until the pods of the new one are ready.
+    It never changes: other settings are another ConfigMap. A rollback needs the previous one.
     """
+    name = app.release.config
+    metadata = meta.ObjectMeta(name=name, namespace=app.metadata.namespace, labels=selector_labels(app))
+    return core.ConfigMap(metadata=metadata, data=app.spec.config, immutable=True)
+
+
+def deployment(app: MyApp, release: Release, *, with_database: bool) -> apps.Deployment:
+    """Return the Deployment for ``release``.
+
+    The previous release serves until the pods of the new one are ready.
+    """
+    config = core.EnvFromSource(config_map_ref=core.ConfigMapEnvSource(name=release.config))
     container = core.Container(
         name=CONTAINER,
-        image=image,
+        image=release.image,
         env=_environment(app, with_database),
+        env_from=[config] if release.config else [],
         ports=[core.ContainerPort(name="http", container_port=PORT)],
         liveness_probe=core.Probe(http_get=core.HTTPGetAction(path="/livez", port="http"), period_seconds=10),
         readiness_probe=core.Probe(http_get=core.HTTPGetAction(path="/readyz", port="http"), period_seconds=2),
@@ -78,7 +90,7 @@ def deployment(app: MyApp, image: str, *, with_database: bool) -> apps.Deploymen
             ),
             progress_deadline_seconds=app.spec.rollout_deadline_seconds,
             template=core.PodTemplateSpec(
-                metadata=meta.TemplateMeta(labels=recommended_labels(app, image)), spec=_pod(container, "Always")
+                metadata=meta.TemplateMeta(labels=recommended_labels(app, release)), spec=_pod(container, "Always")
             ),
         ),
     )
@@ -118,14 +130,20 @@ def migration(app: MyApp, image: str, database_uid: str) -> batch.Job:
     )
 
 
-def app_image(pod: PodSpec) -> str:
-    """Return the image of the application container; empty without one."""
-    return next((c.image or "" for c in pod.containers if c.name == CONTAINER), "")
+def running_release(deployment: Deployment) -> Release | None:
+    """Return the release in the pod template; None without the application container."""
+    found = (c for c in deployment.spec.template.spec.containers if c.name == CONTAINER)
+    return next((Release(image=c.image or "", config=_config_of(c)) for c in found), None)
 
 
 def has_database(pod: PodSpec) -> bool:
     """Return True if the application container has a database URL."""
     return any(_has_database_url(c) for c in pod.containers if c.name == CONTAINER)
+
+
+def _config_of(container: Container) -> str:
+    names = (source.config_map_ref.name for source in container.env_from if source.config_map_ref is not None)
+    return next((name for name in names if name), "")
 
 
 def _has_database_url(container: Container) -> bool:

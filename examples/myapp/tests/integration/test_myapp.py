@@ -8,17 +8,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from steersman import Client, Manager, ManagerOptions, MergePatch, NotFound, ObjectKey, connect
 from steersman.api.apps_v1 import Deployment
 from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import ConfigMap
+from steersman.errors import Invalid
 from steersman.meta import unstructured
 from steersman_testing.envtest import Envtest
 
 from my_operator.api.v1.myapp import MyApp, MyAppStatus, Phase
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 from my_operator.main import setup
-from my_operator.resources import app_image, has_database, migration_key
+from my_operator.resources import has_database, migration_key, running_release
 
 CONFIG = Path(__file__).parents[2] / "config"
 ROLE: dict[str, Any] = yaml.safe_load((CONFIG / "rbac/role.yaml").read_text())
@@ -69,6 +72,23 @@ class SimulatedCluster:
                 await self.client.patch(Job, job.key, MergePatch({"metadata": {"finalizers": None}}))
         return [job for job in found if job.metadata.deletion_timestamp is None]
 
+    async def settings(self) -> list[ConfigMap]:
+        """Return the ConfigMaps of the operator."""
+        found = await self.client.list(
+            ConfigMap, namespace=self.key.namespace, label_selector="app.kubernetes.io/name"
+        )
+        return list(found.items)
+
+    async def wait_for_settings(self, data: dict[str, str]) -> ObjectKey:
+        """Return the key of the Deployment's ConfigMap when it has ``data``."""
+        async with asyncio.timeout(30):
+            while True:
+                running = running_release(await self.wait_for_object(Deployment))
+                for found in await self.settings():
+                    if found.data == data and running is not None and running.config == found.metadata.name:
+                        return found.key
+                await asyncio.sleep(0.05)
+
     async def finish_rollout(self, image: str, *, with_database: bool) -> None:
         async with asyncio.timeout(30):
             found = await self.wait_for_object(Deployment)
@@ -100,8 +120,8 @@ class SimulatedCluster:
 
 def deployed_image(deployment: Deployment) -> tuple[str, bool]:
     """Return the image, and True if it has a database."""
-    pod = deployment.spec.template.spec
-    return app_image(pod), has_database(pod)
+    release = running_release(deployment)
+    return release.image if release else "", has_database(deployment.spec.template.spec)
 
 
 @asynccontextmanager
@@ -128,6 +148,16 @@ async def test_myapp_becomes_ready_with_operator_role(envtest: Envtest, envtest_
         await cluster.finish_rollout("example.com/myapp:1.2.0", with_database=True)
         status = await cluster.wait_for_phase("Ready", "1.2.0")
         assert (status.version, status.replicas, status.ready_replicas) == ("1.2.0", 3, 3)
+
+        first = await cluster.wait_for_settings({"LOG_LEVEL": "info"})
+        with pytest.raises(Invalid, match="immutable"):
+            await cluster.client.patch(ConfigMap, first, MergePatch({"data": {"LOG_LEVEL": "debug"}}))
+        await cluster.patch_spec(config={"LOG_LEVEL": "debug"})
+        await cluster.wait_for_settings({"LOG_LEVEL": "debug"})
+        await cluster.finish_rollout("example.com/myapp:1.2.0", with_database=True)
+        async with asyncio.timeout(30):
+            while first in [found.key for found in await cluster.settings()]:
+                await asyncio.sleep(0.05)
 
         await cluster.patch_spec(version="1.3.0")
         await cluster.finish_migration("example.com/myapp:1.3.0", succeeded=False)

@@ -9,20 +9,30 @@ from typing import Any
 
 import pytest
 from myapp_cluster import FakeCluster, ImageRegistry
-from steersman import Client, Manager, MergePatch, ObjectKey, ObjectMeta, Quantity, find_condition, is_true
+from steersman import (
+    Client,
+    FrozenDict,
+    Manager,
+    MergePatch,
+    ObjectKey,
+    ObjectMeta,
+    Quantity,
+    find_condition,
+    is_true,
+)
 from steersman.api.apps_v1 import Deployment
 from steersman.api.batch_v1 import Job
-from steersman.api.core_v1 import Service, ServicePort, ServiceSpec
+from steersman.api.core_v1 import ConfigMap, Service, ServicePort, ServiceSpec
 from steersman.api.events_v1 import Event
 from steersman.errors import Invalid
 from steersman.observability import metrics
 from steersman_testing import InMemoryApiServer, virtual_time
 
-from my_operator.api.v1.myapp import MyApp, MyAppDatabase, MyAppSpec, MyAppStatus
+from my_operator.api.v1.myapp import MyApp, MyAppDatabase, MyAppSpec, MyAppStatus, Release
 from my_operator.controllers.metrics import RESULTS, remove_metrics
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 from my_operator.main import setup
-from my_operator.resources import app_image, has_database, migration_key, selector_labels
+from my_operator.resources import has_database, migration_key, running_release, selector_labels
 
 KEY = ObjectKey("default", "my-application")
 OLD, NEW = "example.com/myapp:1.2.0", "example.com/myapp:1.3.0"
@@ -36,8 +46,9 @@ class OperatorHarness:
         self.registry = registry
         self.user = Client(server, field_manager="user")
 
-    async def create(self, version: str = "1.2.0", *, database: bool = True, replicas: int = 3) -> None:
-        spec = MyAppSpec(version=version, replicas=replicas, database=MyAppDatabase(enabled=database))
+    async def create(self, *, database: bool = True, **settings: str) -> None:
+        config = FrozenDict(settings)
+        spec = MyAppSpec(version="1.2.0", config=config, replicas=3, database=MyAppDatabase(enabled=database))
         await self.user.create(MyApp(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), spec=spec))
         await self.wait_until_settled()
 
@@ -62,7 +73,16 @@ class OperatorHarness:
         return found
 
     def image(self) -> str:
-        return app_image(self.deployment().spec.template.spec)
+        return self.release().image
+
+    def release(self) -> Release:
+        found = running_release(self.deployment())
+        assert found is not None
+        return found
+
+    def settings(self) -> dict[str, dict[str, str]]:
+        """Return the content of each ConfigMap of the app, by name."""
+        return {found.metadata.name: dict(found.data) for found in self.server.read_all(ConfigMap)}
 
 
 @asynccontextmanager
@@ -86,12 +106,12 @@ async def test_new_app_becomes_ready_with_one_migration(apiserver: InMemoryApiSe
         await running.create()
         status = await running.status()
         assert (status.phase, status.replicas, status.ready_replicas) == ("Ready", 3, 3)
-        assert (status.version, status.image) == ("1.2.0", OLD)
+        assert (status.version, status.release) == ("1.2.0", Release(image=OLD))
         assert is_true(status.conditions, "Ready")
         assert not is_true(status.conditions, "Degraded")
         deployment = running.deployment()
         pod = deployment.spec.template
-        assert app_image(pod.spec) == OLD and has_database(pod.spec)
+        assert running.release() == Release(image=OLD) and has_database(pod.spec)
         assert status.selector == ",".join(f"{k}={v}" for k, v in selector_labels(await running.app()).items())
         service, database = apiserver.read(Service, KEY), apiserver.read(Database, KEY)
         assert service is not None and service.spec.selector == selector_labels(await running.app())
@@ -168,6 +188,52 @@ async def test_failed_rollout_is_rolled_back(apiserver: InMemoryApiServer) -> No
         await running.patch_spec(version="1.3.0")
         assert ((await running.status()).version, running.image()) == ("1.3.0", NEW)
         assert running.registry.migrations == [OLD, NEW], "the database was there already"
+
+
+@virtual_time
+async def test_changed_settings_roll_out_without_migration(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver) as running:
+        await running.create(LOG_LEVEL="info")
+        first = running.release().config
+        assert running.settings() == {first: {"LOG_LEVEL": "info"}}
+        assert apiserver.read_all(ConfigMap)[0].immutable
+        await running.patch_spec(config={"LOG_LEVEL": "debug"})
+        second = running.release().config
+        assert running.settings() == {second: {"LOG_LEVEL": "debug"}}, "no release needs the first one"
+        status = await running.status()
+        assert (status.phase, status.release) == ("Ready", Release(image=OLD, config=second))
+        assert running.registry.migrations == [OLD]
+        await running.patch_spec(config=None)
+        assert (running.release(), running.settings()) == (Release(image=OLD), {})
+
+
+@virtual_time
+async def test_failed_settings_are_rolled_back(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver, failing_levels={"nonsense"}) as running:
+        await running.create(LOG_LEVEL="info")
+        good = running.release()
+        await running.patch_spec(config={"LOG_LEVEL": "nonsense"})
+        status = await running.status()
+        assert (status.phase, status.release, running.release()) == ("RolledBack", good, good)
+        assert running.settings()[good.config] == {"LOG_LEVEL": "info"}
+        degraded = find_condition(status.conditions, "Degraded")
+        assert degraded is not None and "previous settings is running" in degraded.message
+        await running.patch_spec(config={"LOG_LEVEL": "debug"})
+        assert (await running.status()).phase == "Ready"
+        assert list(running.settings().values()) == [{"LOG_LEVEL": "debug"}]
+
+
+@virtual_time
+async def test_settings_roll_back_with_their_version(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver, failing_rollouts={NEW}) as running:
+        await running.create(database=False, LOG_LEVEL="info")
+        good = running.release()
+        await running.patch_spec(version="1.3.0", config={"LOG_FORMAT": "json", "LOG_LEVEL": None})
+        assert ((await running.status()).phase, running.release()) == ("RolledBack", good)
+        assert running.settings()[good.config] == {"LOG_LEVEL": "info"}
+        await running.patch_spec(version="1.2.0", config={"LOG_FORMAT": None, "LOG_LEVEL": "info"})
+        assert ((await running.status()).phase, running.release()) == ("Ready", good)
+        assert running.settings() == {good.config: {"LOG_LEVEL": "info"}}
 
 
 @virtual_time
@@ -261,6 +327,9 @@ async def test_metric_is_removed_with_its_object(apiserver: InMemoryApiServer) -
         ({"version": "latest and greatest"}, "spec.version"),
         ({"version": "1", "replicas": -1}, "spec.replicas"),
         ({"version": "1", "database": {"storage": "0"}}, "more than 0"),
+        ({"version": "1", "config": {"log.level": "info"}}, "named like environment variables"),
+        ({"version": "1", "config": {"DATABASE_URL": "postgresql://other"}}, "but not DATABASE_URL"),
+        ({"version": "1", "config": {"LOG_LEVEL": "x" * 4097}}, "spec.config"),
     ],
 )
 @virtual_time

@@ -5,24 +5,36 @@ from __future__ import annotations
 import os
 
 from myapp_cluster import FakeCluster, ImageRegistry
-from steersman import MergePatch, ObjectKey, ObjectMeta
+from steersman import FrozenDict, MergePatch, ObjectKey, ObjectMeta
 from steersman.api.apps_v1 import Deployment
+from steersman.api.core_v1 import ConfigMap
 from steersman_testing import World, simulate
 
 from my_operator.api.v1.myapp import MyApp, MyAppDatabase, MyAppSpec
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 from my_operator.main import setup
-from my_operator.resources import app_image, has_database
+from my_operator.resources import has_database, running_release
 
 # SIMULATE=whole tries all fault points and takes minutes. The default tries evenly spread ones in seconds.
 MAX_FAULTS, RANDOM_RUNS = (None, 50) if os.environ.get("SIMULATE") == "whole" else (12, 3)
 KEY = ObjectKey("default", "my-application")
 REPOSITORY = "example.com/myapp"
+RELEASES = (
+    ("1.3.0", "debug", "RolledBack"),
+    ("1.4.0", "info", "RolledBack"),
+    ("1.5.0", "nonsense", "RolledBack"),
+    ("1.5.0", "debug", "Ready"),
+)
+"""Version, log level and expected phase of later releases."""
 
 
 def image_registry() -> ImageRegistry:
-    """Return a registry: 1.3.0 cannot migrate, 1.4.0 cannot start."""
-    return ImageRegistry(failing_rollouts={f"{REPOSITORY}:1.4.0"}, failing_migrations={f"{REPOSITORY}:1.3.0"})
+    """Return a registry with failing versions and settings.
+
+    1.3.0 cannot migrate, 1.4.0 cannot start, and no version starts with LOG_LEVEL=nonsense.
+    """
+    failing = f"{REPOSITORY}:1.4.0", f"{REPOSITORY}:1.3.0"
+    return ImageRegistry(failing_rollouts={failing[0]}, failing_levels={"nonsense"}, failing_migrations={failing[1]})
 
 
 async def fake_cluster(world: World[ImageRegistry]) -> None:
@@ -31,14 +43,17 @@ async def fake_cluster(world: World[ImageRegistry]) -> None:
 
 async def upgrade_scenario(world: World[ImageRegistry]) -> None:
     """Upgrade to failing and to working versions."""
-    spec = MyAppSpec(version="1.2.0", replicas=2, database=MyAppDatabase(enabled=True))
+    config = FrozenDict({"LOG_LEVEL": "info"})
+    spec = MyAppSpec(version="1.2.0", config=config, replicas=2, database=MyAppDatabase(enabled=True))
     await world.client.create(MyApp(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), spec=spec))
     await world.wait_until("Ready", lambda: app_phase(world) == "Ready")
     await world.settle()
-    for version, outcome in (("1.3.0", "RolledBack"), ("1.4.0", "RolledBack"), ("1.5.0", "Ready")):
-        await world.client.patch(MyApp, KEY, MergePatch({"spec": {"version": version}}))
+    for version, level, outcome in RELEASES:
+        await world.client.patch(
+            MyApp, KEY, MergePatch({"spec": {"version": version, "config": {"LOG_LEVEL": level}}})
+        )
         await world.wait_until(
-            f"{version}: {outcome}",
+            f"{version} with {level}: {outcome}",
             lambda v=version, o=outcome: (observed_version(world), app_phase(world)) == (v, o),
         )
         await world.settle()
@@ -65,7 +80,9 @@ def no_unmigrated_image_runs(world: World[ImageRegistry]) -> None:
     found = world.read(Deployment, KEY)
     if found is None or not has_database(found.spec.template.spec):
         return
-    image = app_image(found.spec.template.spec)
+    release = running_release(found)
+    assert release is not None
+    image = release.image
     done = [m for m in world.outside.migrations if m not in world.outside.failing_migrations]
     assert image in done, f"{image} runs, but only {done} have been migrated to"
 
@@ -77,6 +94,17 @@ def serving_deployment_is_kept(world: World[ImageRegistry]) -> None:
         return
     if app.status.version is not None:
         assert world.read(Deployment, KEY) is not None, f"{app.status.version} served, and there is no Deployment"
+
+
+def settings_of_needed_releases_exist(world: World[ImageRegistry]) -> None:
+    """The ConfigMaps of the running and of the last good release exist."""
+    app, deployment = world.read(MyApp, KEY), world.read(Deployment, KEY)
+    if app is None or app.metadata.deletion_timestamp is not None:
+        return
+    needed = [running_release(deployment) if deployment else None, app.status.release if app.status else None]
+    for release in needed:
+        if release is not None and release.config:
+            assert world.read(ConfigMap, ObjectKey(KEY.namespace, release.config)) is not None, release.config
 
 
 def each_migration_runs_once(world: World[ImageRegistry]) -> None:
@@ -93,7 +121,12 @@ def test_simulated_faults_are_recovered() -> None:
         observe=lambda registry: {"migrations": registry.migrations},
         kinds=[MyApp, Database],
         actors=[fake_cluster],
-        invariants=[no_unmigrated_image_runs, serving_deployment_is_kept, each_migration_runs_once],
+        invariants=[
+            no_unmigrated_image_runs,
+            serving_deployment_is_kept,
+            settings_of_needed_releases_exist,
+            each_migration_runs_once,
+        ],
         max_places=MAX_FAULTS,
         random_runs=RANDOM_RUNS,
     )

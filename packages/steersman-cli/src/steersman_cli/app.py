@@ -21,6 +21,7 @@ from steersman_cli.migrate import migrate
 from steersman_cli.models import models
 from steersman_cli.run import run
 from steersman_cli.sbom import sbom
+from steersman_cli.top import top
 from steersman_cli.update import update
 
 app = typer.Typer(
@@ -51,6 +52,7 @@ app.command()(migrate)
 app.command()(models)
 app.command()(doctor)
 app.command()(explain)
+app.command()(top)
 app.add_typer(crd.group, name="crd")
 app.add_typer(rbac.group, name="rbac")
 app.add_typer(testing.group, name="testing")

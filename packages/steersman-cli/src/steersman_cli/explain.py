@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlsplit
-from urllib.request import ProxyHandler, build_opener
+from urllib.parse import quote
 
 import typer
 
 from steersman.errors import ConfigurationError
+from steersman_cli.debug_endpoint import DebugUrlOption, fetch_json, format_triggers
 from steersman_cli.exit_codes import report_errors
 from steersman_cli.output import OutputFormat, print_output
-
-_REQUEST_TIMEOUT_SECONDS = 10.0
 
 
 def explain(
     controller: Annotated[str, typer.Argument(help="Name of the controller; usually the kind in lower case.")],
     object: Annotated[str, typer.Argument(metavar="[NAMESPACE/NAME]", help="Show only this object.")] = "",
-    url: Annotated[
-        str,
-        typer.Option(help="URL of the operator's --debug-bind-address, or of a forwarded port."),
-    ] = "http://127.0.0.1:8082",
+    url: DebugUrlOption = "http://127.0.0.1:8082",
     limit: Annotated[int, typer.Option(min=1, max=256, help="Number of recent reconciles.")] = 20,
     output: Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")] = "table",
 ) -> None:
@@ -37,12 +30,12 @@ def explain(
     """
     with report_errors():
         query = f"?limit={limit}" + (f"&object={quote(object, safe='/')}" if object else "")
-        controllers = _fetch_json(url, "/debug/controllers", query)
+        controllers = fetch_json(url, "/debug/controllers", query)
         selected = next((c for c in controllers if c["name"] == controller), None)
         if selected is None:
             names = ", ".join(c["name"] for c in controllers) or "none"
             raise ConfigurationError(f"controller {controller} not found (controllers: {names})")
-        recent = _fetch_json(url, f"/debug/controllers/{quote(controller)}/recent", query)
+        recent = fetch_json(url, f"/debug/controllers/{quote(controller)}/recent", query)
     content = {"running": selected["running"], "queue": selected["queue"], "recent": recent}
     print_output(
         content,
@@ -52,42 +45,17 @@ def explain(
     )
 
 
-def _fetch_json(url: str, path: str, query: str) -> Any:
-    """Return the JSON at ``path``.
-
-    Raises:
-        ConfigurationError: the URL is invalid or unreachable, or responds with an error.
-    """
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise ConfigurationError(f"--url {url!r} must start with http:// or https://")
-    try:
-        # Ignore HTTP_PROXY: the URL is usually on this machine.
-        with build_opener(ProxyHandler({})).open(
-            f"{url.rstrip('/')}{path}{query}", timeout=_REQUEST_TIMEOUT_SECONDS
-        ) as response:
-            return json.load(response)
-    except HTTPError as error:
-        raise ConfigurationError(
-            f"{url} responded with {error.code}: start the operator with --debug-bind-address, and check --url"
-        ) from None
-    except (URLError, OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"{url} is unreachable ({error}): run the operator with --debug-bind-address=127.0.0.1:8082; "
-            "in a cluster, also run `kubectl -n NAMESPACE port-forward deployment/NAME 8082`"
-        ) from None
-
-
 def _pending_rows(controller: dict[str, Any], object_filter: str) -> list[tuple[str, str, str, str]]:
     queue = controller["queue"]
     running = [r for r in controller["running"] if object_filter in ("", _object_name(r))]
     return [
-        *((f"for {r['age_seconds']:.1f} s", _object_name(r), "running", _format_triggers(r)) for r in running),
+        *((f"for {r['age_seconds']:.1f} s", _object_name(r), "running", format_triggers(r)) for r in running),
         *(
-            (f"for {w['waited_seconds']:.1f} s", _object_name(w), "queued", _format_triggers(w))
+            (f"for {w['waited_seconds']:.1f} s", _object_name(w), "queued", format_triggers(w))
             for w in queue["waiting"]
         ),
         *(
-            (f"in {d['due_in_seconds']:.1f} s", _object_name(d), _delay_reason(d), _format_triggers(d))
+            (f"in {d['due_in_seconds']:.1f} s", _object_name(d), _delay_reason(d), format_triggers(d))
             for d in queue["delayed"]
         ),
     ]
@@ -95,8 +63,7 @@ def _pending_rows(controller: dict[str, Any], object_filter: str) -> list[tuple[
 
 def _recent_rows(recent: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
     return [
-        (r["started"][:19].replace("T", " "), _object_name(r), _format_outcome(r), _format_triggers(r))
-        for r in recent
+        (r["started"][:19].replace("T", " "), _object_name(r), _format_outcome(r), format_triggers(r)) for r in recent
     ]
 
 
@@ -112,15 +79,3 @@ def _delay_reason(entry: dict[str, Any]) -> str:
 def _format_outcome(entry: dict[str, Any]) -> str:
     summary = f"{entry['result']} in {entry['duration_seconds']:.3f} s"
     return "\n".join([summary, *entry["errors"]])
-
-
-def _format_triggers(entry: dict[str, Any]) -> str:
-    reasons = [_format_trigger(t) for t in entry["triggers"]]
-    omitted = entry["omitted_triggers"]
-    return "\n".join([*reasons, *([f"and {omitted} more"] if omitted else [])])
-
-
-def _format_trigger(trigger: dict[str, Any]) -> str:
-    source = " ".join(str(trigger[p]) for p in ("kind", "object") if trigger.get(p))
-    fields = f": {', '.join(trigger['fields'])}" if trigger.get("fields") else ""
-    return f"{trigger['reason']} {source}{fields}".strip()

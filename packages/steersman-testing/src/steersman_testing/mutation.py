@@ -86,8 +86,8 @@ def detect_mutations_in_all_caches() -> Generator[Callable[[], None]]:
     """
     detector, original_informer = _MutationDetector(), Cache.informer
 
-    def informer(self: Cache, kind: type[T]) -> Informer[T]:
-        created = original_informer(self, kind)
+    def informer(self: Cache, kind: type[T], *, optional: bool | None = None) -> Informer[T]:
+        created = original_informer(self, kind, optional=optional)
         detector.watch(created)
         return created
 

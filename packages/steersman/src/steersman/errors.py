@@ -6,6 +6,9 @@
     ├── ConnectionFailed          no response from the API server (refused, reset, timed out)
     ├── NoKindMatch               the API server does not serve the kind: is its CRD installed?
     ├── CacheNotSynced            an informer did not finish its first list in time
+    ├── NameConflict              another object has the name that an owner wants to use
+    │   ├── AlreadyOwned          it has another controller
+    │   └── NotOwned              it has no controller
     ├── LeadershipLost            another replica may be the leader: writes are rejected and the process ends
     ├── TerminalError             raised by a reconciler: do not retry until the object changes
     ├── SchemaError               a type has no structural schema (defined in ``steersman_manifests.crd``)
@@ -83,6 +86,21 @@ class NoKindMatch(SteersmanError):
 
 class CacheNotSynced(SteersmanError):
     """An informer did not complete its first list in time. The message names the kind."""
+
+
+class NameConflict(SteersmanError):
+    """An object that the owner does not control has the name. Nothing was written.
+
+    The message names both objects. Retries succeed once the object is deleted.
+    """
+
+
+class AlreadyOwned(NameConflict):
+    """The object has another controller."""
+
+
+class NotOwned(NameConflict):
+    """The object exists and has no controller. ``adopt=True`` takes it over."""
 
 
 class LeadershipLost(SteersmanError):

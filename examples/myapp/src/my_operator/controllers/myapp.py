@@ -23,7 +23,7 @@ from steersman import (
 )
 from steersman.api.apps_v1 import Deployment
 from steersman.api.batch_v1 import Job
-from steersman.api.core_v1 import Service
+from steersman.api.core_v1 import ConfigMap, Service
 from steersman.errors import Forbidden, Invalid
 from steersman.meta import ApplyConfiguration
 
@@ -76,6 +76,7 @@ class MyAppReconciler(RequestReconciler[MyApp]):
             deployment=await self.client.get_or_none(Deployment, app.key),
             database=await self.client.get_or_none(Database, app.key),
             jobs=await self.client.list(Job, namespace=app.metadata.namespace, owner=app),
+            config_maps=await self.client.list(ConfigMap, namespace=app.metadata.namespace, owner=app),
         )
 
     async def _save_records(self, app: MyApp, records: ReleaseRecords) -> MyApp:
@@ -93,14 +94,29 @@ class MyAppReconciler(RequestReconciler[MyApp]):
         await self._apply_owned(resources.service(app), app)
         if app.spec.database.enabled:
             await self._apply_owned(resources.database(app), app)
+        if app.spec.config:
+            await self._apply_owned(resources.config_map(app), app)
         for job in releases.obsolete_migrations(observed):
             # Foreground deletion waits for the pods, so that only one migration runs.
             await self.client.delete(Job, job.key, uid=job.metadata.uid, propagation="Foreground")
         if releases.can_migrate(observed, records) and observed.database is not None:
             await self._apply_owned(resources.migration(app, app.image, observed.database.metadata.uid), app)
-        if image := releases.image_to_run(observed, records):
-            await self._apply_owned(resources.deployment(app, image, with_database=records.migrated is not None), app)
+        if release := releases.release_to_run(observed, records):
+            deployment = resources.deployment(app, release, with_database=records.migrated is not None)
+            await self._apply_owned(deployment, app)
+        await self._delete_obsolete_config_maps(observed)
         await self._delete_unused_database(observed)
+
+    async def _delete_obsolete_config_maps(self, observed: ObservedState) -> None:
+        """Delete the ConfigMaps of previous releases.
+
+        The settings of a previous release are stored nowhere else. So the state is read again from the API server:
+        a cache that lags could take the last good release for an old one.
+        """
+        if releases.obsolete_config_maps(observed.app, observed.config_maps):
+            app = await self.client.live.get(MyApp, observed.app.key)
+            for each in releases.obsolete_config_maps(app, observed.config_maps):
+                await self.client.delete(ConfigMap, each.key, uid=each.metadata.uid)
 
     async def _delete_unused_database(self, observed: ObservedState) -> None:
         """Delete a disabled Database when no pod uses it."""
@@ -162,8 +178,10 @@ class MyAppReconciler(RequestReconciler[MyApp]):
             .owns(Deployment)
             .owns(Service)
             .owns(Job)
+            .owns(ConfigMap)
             .owns(Database)
             .needs(Job, "delete")
+            .needs(ConfigMap, "delete")
             .needs(Database, "delete")
             .max_concurrent_reconciles(8)
             .complete(cls)
@@ -176,6 +194,7 @@ def _is_controlled_by(obj: Object, app: MyApp) -> bool:
 
 
 def _with_records(status: MyAppStatus, records: ReleaseRecords) -> MyAppStatus:
-    version = records.last_good_image.rpartition(":")[2] or None
-    image = records.last_good_image or None
-    return replace(status, version=version, image=image, failed=records.failed, migrated=records.migrated)
+    good = records.last_good
+    return replace(
+        status, version=good and good.version, release=good, failed=records.failed, migrated=records.migrated
+    )

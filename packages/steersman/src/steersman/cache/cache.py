@@ -10,6 +10,7 @@ import msgspec
 
 from steersman.cache.consistency import catch_up
 from steersman.cache.informer import Informer
+from steersman.cache.optional_informer import OptionalInformer
 from steersman.cache.options import InformerOptions, scopes_of
 from steersman.cache.sink import InformerSink
 from steersman.client import Client
@@ -67,21 +68,32 @@ class Cache:
             )
         self._options[kind] = options
 
-    def informer(self, kind: type[T]) -> Informer[T]:
+    def informer(self, kind: type[T], *, optional: bool | None = None) -> Informer[T]:
         """Return the informer of ``kind``, and create it if needed.
 
         If the cache runs, a new informer is started.
 
+        Args:
+            kind: the kind to cache.
+            optional: create an ``OptionalInformer``, for a kind that the server may not serve. Defaults to the
+                existing informer or a required one.
+
         Raises:
-            ConfigurationError: the kind's ``InformerOptions`` do not fit it, or it would cache all Secrets.
+            ConfigurationError: the kind's ``InformerOptions`` do not fit it, it would cache all Secrets, or the
+                informer exists with another value of ``optional``.
         """
         informer = self._informers.get(kind)
         if informer is None:
             scopes = scopes_of(kind, self._options.get(kind, _DEFAULTS), self._namespaces)
-            informer = self._informers[kind] = Informer(self._client, kind, runtime=self._runtime, scopes=scopes)
+            create: type[Informer[T]] = OptionalInformer[T] if optional else Informer[T]
+            informer = self._informers[kind] = create(self._client, kind, runtime=self._runtime, scopes=scopes)
             self._sinks_by_written_kind.clear()
             if self._started:
                 self._start_informer(informer)
+        elif optional is not None and optional is not isinstance(informer, OptionalInformer):
+            raise ConfigurationError(
+                f"{kind.api_resource.kind} is watched both with and without optional=True: choose one of them"
+            )
         return informer
 
     def has_transform(self, kind: type[Object]) -> bool:
@@ -97,7 +109,7 @@ class Cache:
     @property
     def has_synced(self) -> bool:
         """True if all first lists are complete and the cache runs."""
-        return self._started and all(i.has_synced for i in self._informers.values())
+        return self._started and all(i.has_synced for i in self._required_informers())
 
     def start(self) -> None:
         """Start all informers."""
@@ -108,6 +120,8 @@ class Cache:
     async def wait_for_sync(self, timeout: float = 120.0, *, kind: type[Object] | None = None) -> None:
         """Wait until every informer has completed its first lists.
 
+        Informers of optional kinds are not waited for, unless ``kind`` names one.
+
         Args:
             timeout: seconds to wait for the next complete list.
             kind: wait for the informer of this kind only.
@@ -116,7 +130,7 @@ class Cache:
             CacheNotSynced: no list completed within ``timeout``. The message names each kind and the reason, such as
                 a missing CustomResourceDefinition or missing RBAC rules.
         """
-        informers = self.informers if kind is None else (self._informers[kind],)
+        informers = self._required_informers() if kind is None else (self._informers[kind],)
         try:
             # Each complete list extends the deadline: hundreds of namespaces take longer than one.
             async with asyncio.timeout(timeout) as deadline:
@@ -140,7 +154,9 @@ class Cache:
             CacheNotSynced: no informer caught up within ``timeout``. The message names the kinds.
             ApiError, ConnectionFailed: a kind could not be listed.
         """
-        pending = dict.fromkeys(self._sinks())
+        # An optional kind that has not synced may be absent. Its first list is yet to come.
+        required = self._required_informers()
+        pending = {s: None for i in self.informers for s in i.sinks if s.has_synced or i in required}
         semaphore = asyncio.Semaphore(_MAX_CONCURRENT_CATCH_UPS)
 
         async def catch_up_sink(sink: InformerSink[Any], deadline: asyncio.Timeout) -> None:
@@ -259,8 +275,16 @@ class Cache:
         for informer in self._informers.values():
             yield from informer.sinks
 
+    def _required_informers(self) -> tuple[Informer[Any], ...]:
+        return tuple(i for i in self._informers.values() if not isinstance(i, OptionalInformer))
+
     def _start_informer(self, informer: Informer[Any]) -> None:
-        tasks = [(f"reflector {informer.name}", r.run()) for r in informer.reflectors]
+        if isinstance(informer, OptionalInformer):
+            # New sinks replace the old ones whenever the kind appears.
+            informer.on_served_change(self._sinks_by_written_kind.clear)
+            tasks = [(f"discovery {informer.name}", informer.run())]
+        else:
+            tasks = [(f"reflector {informer.name}", r.run()) for r in informer.reflectors]
         period = self._options.get(informer.kind, _DEFAULTS).resync
         if period > 0:
             tasks.append((f"resync {informer.name}", informer.resync(period)))

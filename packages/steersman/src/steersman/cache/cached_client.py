@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 
 from steersman.cache.apply_cache import ApplyCache
 from steersman.cache.cache import Cache
 from steersman.cache.informer import Informer
+from steersman.cache.optional_informer import OptionalInformer
+from steersman.cache.ownership import OwnershipCheck, already_owned
 from steersman.client import Client
+from steersman.client.discovery import is_served
 from steersman.client.encode import kind_of, status_document, with_owner
 from steersman.client.managed_fields import apply_would_change
 from steersman.client.patch import Patch
 from steersman.client.write_options import Propagation
-from steersman.errors import ApiError, ConnectionFailed, NotFound, StatusDetails
+from steersman.errors import ApiError, CacheNotSynced, ConnectionFailed, Invalid, NotFound, StatusDetails
 from steersman.errors import ApiStatus as ApiStatus
 from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, Unstructured, encode
 
@@ -42,6 +46,7 @@ class CachedClient:
         self.live = live
         self._cache = cache
         self._apply_cache = ApplyCache()
+        self._ownership = OwnershipCheck(live, cache)
 
     async def get(self, kind: type[T], key: ObjectKey) -> T:
         """Return the object ``key``.
@@ -83,11 +88,33 @@ class CachedClient:
             return await self.get_or_none(kind, key)
         return await self._get_live_or_none(kind, key)
 
+    async def is_served(self, kind: type[Object]) -> bool:
+        """Return True if the API server serves ``kind``.
+
+        The state of an optional kind comes from the cache, which follows discovery within 10 seconds. Other kinds
+        cost a request.
+
+        Raises:
+            CacheNotSynced: the first discovery of an optional kind did not complete in 10 seconds.
+            ApiError, ConnectionFailed: the request failed.
+        """
+        informer = self._cache.existing_informer(kind)
+        if not isinstance(informer, OptionalInformer):
+            return await is_served(self.live, kind.api_resource)
+        if informer.is_served is None:
+            try:
+                async with asyncio.timeout(_SYNC_TIMEOUT_SECONDS):
+                    await informer.wait_for_discovery()
+            except TimeoutError:
+                raise CacheNotSynced(f"discovery of {informer.name} did not complete in 10 s") from None
+        return informer.is_served is True
+
     async def list(
         self,
         kind: type[T],
         *,
         namespace: str = "",
+        labels: Mapping[str, str] | None = None,
         owner: Object | None = None,
         index: tuple[str, str] | None = None,
         where: Callable[[T], bool] | None = None,
@@ -97,6 +124,7 @@ class CachedClient:
         Args:
             kind: the kind to list.
             namespace: a namespace. Defaults to all namespaces.
+            labels: labels that the results have. Defaults to no condition.
             owner: the object that controls the results.
             index: name and value of an index that was declared for a cached kind.
             where: a predicate for the results. It is called for each object that meets the other conditions.
@@ -111,7 +139,7 @@ class CachedClient:
         if informer is None:
             if index is not None:
                 raise ValueError(f"{kind.api_resource.kind} is not cached, so it has no index {index[0]!r}")
-            found = (await self.live.list(kind, namespace=namespace)).items
+            found = (await self.live.list(kind, namespace=namespace, label_selector=_selector(labels))).items
             is_owner_indexed = False
         else:
             if not informer.progress.has_synced or informer.is_uncertain():
@@ -126,9 +154,12 @@ class CachedClient:
             else:
                 found = tuple(store)
         if owner is not None and not is_owner_indexed:
-            found = tuple([o for o in found if _is_controlled_by(uid, o)])
+            found = tuple([o for o in found if o.is_controlled_by(owner)])
         if namespace and (owner is not None or index is not None):
             found = tuple([o for o in found if o.metadata.namespace == namespace])
+        if labels and informer is not None:
+            required = labels.items()
+            found = tuple([o for o in found if required <= o.metadata.labels.items()])
         return found if where is None else tuple([o for o in found if where(o)])
 
     async def create(self, obj: T | ApplyConfiguration[T], *, owner: Object | None = None) -> T:
@@ -137,34 +168,81 @@ class CachedClient:
 
     @overload
     async def apply(
-        self, config: ApplyConfiguration[T], *, owner: Object | None = None, uid: str = "", force: bool = True
+        self,
+        config: ApplyConfiguration[T],
+        *,
+        owner: Object | None = None,
+        adopt: bool = False,
+        uid: str = "",
+        force: bool = True,
     ) -> T: ...
     @overload
     async def apply(
-        self, config: UnstructuredT, *, owner: Object | None = None, uid: str = "", force: bool = True
+        self,
+        config: UnstructuredT,
+        *,
+        owner: Object | None = None,
+        adopt: bool = False,
+        uid: str = "",
+        force: bool = True,
     ) -> UnstructuredT: ...
-    async def apply(self, config: Any, *, owner: Object | None = None, uid: str = "", force: bool = True) -> Any:
+    async def apply(
+        self,
+        config: Any,
+        *,
+        owner: Object | None = None,
+        adopt: bool = False,
+        uid: str = "",
+        force: bool = True,
+    ) -> Any:
         """Apply ``config``, unless it certainly would not change the object.
 
-        See ``Client.apply``.
+        See ``Client.apply``. An object that ``owner`` does not control is not taken over.
 
         If the object is cached, the request carries its UID, and ``uid`` need not be given. If the object is deleted
         before the request arrives, which a change of leaders may delay, the server responds with Conflict instead of
         creating it again.
+
+        The check of the owner uses the cache. For kinds that are not cached, or cached in part, it reads the metadata
+        of each name once, which needs the verb get. An object without a controller that another client creates
+        between the check and the write is taken over. The server itself rejects a second controller.
+
+        Args:
+            config: see ``Client.apply``.
+            owner: controller owner. The object is deleted together with it.
+            adopt: take over an object without a controller. Defaults to False.
+            uid: UID that the object must have. Otherwise Conflict is raised and nothing is created.
+            force: take over fields that another manager owns. Defaults to True.
+
+        Raises:
+            AlreadyOwned: the object has another controller than ``owner``.
+            NotOwned: the object exists without a controller, and ``adopt`` is False.
+            Conflict: see ``Client.apply``.
         """
         kind, key = kind_of(config), config.key
         current = await self._cached_object(kind, key) if _can_skip_apply(config) else None
-        if current is None or uid not in ("", current.metadata.uid):
-            return await self.live.apply(config, owner=owner, uid=uid, force=force)
-        document = with_owner(config, owner)
-        document["metadata"]["uid"] = current.metadata.uid
-        body = encode(document)
-        if self._apply_cache.is_current(body, current):
-            return current
-        if apply_would_change(document, current, self.live.field_manager):
-            current = await self.live.apply_encoded(kind, key, body, force=force)
-        self._apply_cache.record(body, current)
-        return current
+        must_record = False
+        if owner is not None and (current is None or not current.is_controlled_by(owner)):
+            must_record = await self._ownership.require(kind, key, owner, adopt=adopt)
+        try:
+            if current is None or uid not in ("", current.metadata.uid):
+                applied = await self.live.apply(config, owner=owner, uid=uid, force=force)
+            else:
+                applied = current
+                document = with_owner(config, owner)
+                document["metadata"]["uid"] = current.metadata.uid
+                body = encode(document)
+                if not self._apply_cache.is_current(body, current):
+                    if apply_would_change(document, current, self.live.field_manager):
+                        applied = await self.live.apply_encoded(kind, key, body, force=force)
+                    self._apply_cache.record(body, applied)
+        except Invalid as error:
+            if owner is not None and (conflict := already_owned(error)) is not None:
+                raise conflict from error
+            raise
+        if must_record and owner is not None:
+            self._ownership.record(kind, key, owner)
+        return applied
 
     async def apply_status(self, obj: T, status: Status, *, resource_version: str = "") -> T:
         """Apply ``status``, unless it certainly would not change the object.
@@ -240,6 +318,5 @@ def _can_skip_apply(config: object) -> bool:
     return isinstance(config, ApplyConfiguration)
 
 
-def _is_controlled_by(uid: str, obj: Object) -> bool:
-    reference = obj.controller_reference
-    return reference is not None and reference.uid == uid
+def _selector(labels: Mapping[str, str] | None) -> str:
+    return ",".join(f"{name}={value}" for name, value in (labels or {}).items())

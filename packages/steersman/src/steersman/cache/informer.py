@@ -39,23 +39,32 @@ class Informer(Generic[T]):
         self.kind = kind
         self.name = kind.api_resource.kind
         self.store: IndexedStore[T] = IndexedStore(self.name)
-        self.progress = Progress(len(scopes))
+        self._client = client
+        self._scopes = scopes
+        self._complete_namespaces = frozenset(
+            s.namespace for s in scopes if not s.selection.has_selector and s.selection.transform is None
+        )
         self._runtime = runtime
-        watch_errors, semaphore = WatchErrorLogger(self.name, runtime.clock), asyncio.Semaphore(_MAX_CONCURRENT_LISTS)
-        self.sinks = tuple(
+        self.progress, self.sinks = self._new_sinks()
+        metrics.register_informer(self)
+
+    def _new_sinks(self) -> tuple[Progress, tuple[InformerSink[T], ...]]:
+        clock, progress = self._runtime.clock, Progress(len(self._scopes))
+        watch_errors, semaphore = WatchErrorLogger(self.name, clock), asyncio.Semaphore(_MAX_CONCURRENT_LISTS)
+        sinks = tuple(
             InformerSink(
                 self.store,
-                self.progress,
-                client,
-                kind,
+                progress,
+                self._client,
+                self.kind,
                 scope,
-                runtime=runtime,
+                runtime=self._runtime,
                 watch_errors=watch_errors,
                 semaphore=semaphore,
             )
-            for scope in scopes
+            for scope in self._scopes
         )
-        metrics.register_informer(self)
+        return progress, sinks
 
     @property
     def reflectors(self) -> tuple[Reflector[T], ...]:
@@ -81,6 +90,17 @@ class Informer(Generic[T]):
             if keys and (key is None or key in keys):
                 return True
         return False
+
+    def is_complete(self, key: ObjectKey) -> bool:
+        """Return True if the store shows ``key`` as the server does.
+
+        An absent object then does not exist. It is False before the first list, after a write with unknown outcome,
+        and if the informer has a selector, a transform or other namespaces.
+        """
+        namespaces = self._complete_namespaces
+        if "" not in namespaces and key.namespace not in namespaces:
+            return False
+        return self.progress.has_synced and not self.is_uncertain(key)
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
         """Subscribe to the store: see ``IndexedStore.subscribe``."""

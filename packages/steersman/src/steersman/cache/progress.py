@@ -29,6 +29,12 @@ class Progress:
             self.has_synced = True
             self._synced.set()
 
+    def mark_synced(self) -> None:
+        """Record that the server does not serve the kind."""
+        self.has_synced = True
+        self._synced.set()
+        self.notify()
+
     def notify(self) -> None:
         """Wake waiting tasks: a list or watch event was processed."""
         if self.waiters:

@@ -158,6 +158,22 @@ async def discover(client: Client) -> DiscoveryResult:
     return DiscoveryResult(tuple(resources), MappingProxyType(failures))
 
 
+async def is_served(client: Client, resource: ApiResource) -> bool:
+    """Return True if the server serves ``resource`` now.
+
+    It costs one small request for the resources of one group and version.
+
+    Raises:
+        ApiError: the server of the group does not respond.
+        ConnectionFailed: no response arrived.
+    """
+    try:
+        found = await _fetch_resources(client, resource.group, resource.version)
+    except NotFound:
+        return False
+    return any(info.resource.plural == resource.plural for info in found)
+
+
 def _parse_aggregated(root: _DiscoveryDocument, failures: dict[str, str]) -> Iterator[ApiResourceInfo]:
     for group in root.items or ():
         for version in group.versions or ():
@@ -195,10 +211,14 @@ async def _fetch_by_group(
 
 async def _fetch_version(client: Client, group: str, version: str, failures: dict[str, str]) -> list[ApiResourceInfo]:
     try:
-        body = await client.raw(f"/apis/{group}/{version}" if group else f"/api/{version}")
+        return await _fetch_resources(client, group, version)
     except ApiError as error:
         failures[_group_version(group, version)] = str(error)
         return []
+
+
+async def _fetch_resources(client: Client, group: str, version: str) -> list[ApiResourceInfo]:
+    body = await client.raw(f"/apis/{group}/{version}" if group else f"/api/{version}")
     entries = decode(body, _ResourceList).resources or ()
     subresources: dict[str, list[str]] = {}
     for entry in entries:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar, cast
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from steersman.cache import Informer, InformerEvent
+from steersman.cache.optional_informer import OptionalInformer
 from steersman.controller.controller import Controller, TraceSpan
 from steersman.controller.events import EVENT_RESOURCE
 from steersman.controller.handlers import MapFunc, ReferencedBy, enqueue_object, enqueue_owner
@@ -42,6 +44,11 @@ class _Watch:
     map: MapFunc[Any] | ReferencedBy[Any]
     predicate: PredicateFunc | None
     priority: int = NORMAL_PRIORITY
+    optional: bool = False
+
+
+class _GetInformer(Protocol):
+    def __call__(self, kind: type[Any], *, optional: bool | None = None) -> Informer[Any]: ...
 
 
 class Builder(Generic[T]):
@@ -58,7 +65,7 @@ class Builder(Generic[T]):
         kind: type[T],
         *,
         context: Callable[[ControllerSpec], ReconcilerContext],
-        informer: Callable[[type[Any]], Informer[Any]],
+        informer: _GetInformer,
         register: Callable[[Controller], None],
         trace_span: Callable[[ControllerSpec], TraceSpan] | None = None,
     ) -> None:
@@ -159,6 +166,7 @@ class Builder(Generic[T]):
         *,
         any_owner: bool = False,
         priority: int = NORMAL_PRIORITY,
+        optional: bool = False,
     ) -> Builder[T]:
         """Reconcile the owner when an object of ``kind`` that it controls changes.
 
@@ -170,9 +178,11 @@ class Builder(Generic[T]):
             predicate: filters the events. Defaults to all.
             any_owner: reconcile owners that are not the controller as well.
             priority: priority in the queue.
+            optional: the server need not serve ``kind``. The informer runs while discovery shows it, and readiness
+                does not wait for it. All objects are reconciled when it appears or disappears. Defaults to False.
         """
         mapper = enqueue_owner(self._kind.api_resource, any_owner=any_owner)
-        self._watches.append(_Watch(kind, _OWNS, mapper, predicate, priority))
+        self._watches.append(_Watch(kind, _OWNS, mapper, predicate, priority, optional))
         return self
 
     def watches(
@@ -182,6 +192,7 @@ class Builder(Generic[T]):
         predicate: PredicateFunc | None = None,
         *,
         priority: int = NORMAL_PRIORITY,
+        optional: bool = False,
     ) -> Builder[T]:
         """Reconcile the objects that ``mapper`` returns when an object of ``kind`` changes.
 
@@ -190,13 +201,14 @@ class Builder(Generic[T]):
             mapper: returns the requests for the changed object, or ``referenced_by``.
             predicate: filters the events. Defaults to all.
             priority: priority in the queue.
+            optional: see ``owns``.
 
         Raises:
             ValueError: ``referenced_by`` has another kind than the reconciled one.
         """
         if isinstance(mapper, ReferencedBy):
             mapper.require_kind(self._kind)
-        self._watches.append(_Watch(kind, "watches", cast("Any", mapper), predicate, priority))
+        self._watches.append(_Watch(kind, "watches", cast("Any", mapper), predicate, priority, optional))
         return self
 
     def index(self, kind: type[U], name: str, values: Callable[[U], Iterable[str]]) -> Builder[T]:
@@ -242,9 +254,11 @@ class Builder(Generic[T]):
             factory: the reconciler's class, or a function from ``ReconcilerContext`` to a reconciler.
 
         Raises:
-            ConfigurationError: an index or a controller of that name exists, or Secrets are owned without
-                ``needs(Secret, …)``.
+            ConfigurationError: an index or a controller of that name exists, Secrets are owned without
+                ``needs(Secret, …)``, or a kind is optional here and required elsewhere.
         """
+        # First: what follows creates required informers.
+        informers = [self._informer(watch.kind, optional=watch.optional) for watch in self._watches]
         spec = self._spec()
         context = self._context(spec)
         self._add_indexes()
@@ -255,11 +269,14 @@ class Builder(Generic[T]):
             trace_span=None if self._trace_span is None else self._trace_span(spec),
         )
         self._register(controller)
-        for number, watch in enumerate(self._watches):
-            informer = self._informer(watch.kind)
-            informer.subscribe(
-                _event_handler(self._resolve_mapper(watch, number), tuple(self._event_filters), controller)
-            )
+        handlers = [
+            _event_handler(self._resolve_mapper(watch, number), tuple(self._event_filters), controller)
+            for number, watch in enumerate(self._watches)
+        ]
+        for informer, handler in zip(informers, handlers, strict=True):
+            informer.subscribe(handler)
+            if isinstance(informer, OptionalInformer):
+                informer.on_served_change(partial(_reconcile_all, informers[0], handlers[0]))
         return controller
 
     def _spec(self) -> ControllerSpec:
@@ -342,6 +359,12 @@ def _event_handler(
             add(request, priority=priority, trigger=trigger)
 
     return enqueue
+
+
+def _reconcile_all(informer: Informer[Any], handler: Callable[[InformerEvent[Any]], None]) -> None:
+    """Enqueue all objects, as if they were listed for the first time."""
+    for obj in informer.store:
+        handler(InformerEvent(None, obj, is_initial_list=True))
 
 
 def _discard_deleted(requests: Iterable[Request], controller: Controller) -> None:

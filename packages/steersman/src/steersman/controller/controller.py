@@ -148,6 +148,14 @@ class Controller:
         """Return the running reconciles."""
         return tuple(self._running.values())
 
+    def result_counts(self) -> dict[str, int]:
+        """Return the number of finished reconciles by result, of all controllers of this name in the process."""
+        return dict(self._tally.results)
+
+    def reconcile_seconds(self) -> float:
+        """Return the total duration of finished reconciles in seconds."""
+        return self._tally.reconcile_durations.total
+
     def _start_worker(self) -> None:
         worker = self._runtime.spawn(self._work(), f"{self.name} worker")
         self._workers.add(worker)

@@ -83,3 +83,14 @@ class Object(FrozenStruct):
     def controller_reference(self) -> OwnerReference | None:
         """The owner reference with ``controller: true``, or None."""
         return next((o for o in self.metadata.owner_references if o.controller), None)
+
+    def is_controlled_by(self, owner: Object) -> bool:
+        """Return True if the controller reference has the UID of ``owner``.
+
+        A recreated owner has another UID. It does not control the objects of its predecessor.
+        """
+        # No controller_reference: apply calls this for each object.
+        for reference in self.metadata.owner_references:
+            if reference.controller:
+                return reference.uid == owner.metadata.uid
+        return False

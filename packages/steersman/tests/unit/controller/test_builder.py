@@ -68,7 +68,7 @@ class BuilderHarness:
             # The workers do not run while a test only takes ready keys.
             controller.start()
 
-    def informer(self, kind: type[Any]) -> ManualInformer:
+    def informer(self, kind: type[Any], *, optional: bool | None = None) -> ManualInformer:
         return self.informers.setdefault(kind, ManualInformer())
 
     @property

@@ -100,6 +100,41 @@ async def test_debug_queue_lists_waiting_running_and_delayed() -> None:
 
 
 @virtual_time
+async def test_debug_controllers_show_load() -> None:
+    world = ControllerEnv()
+    world.create_widgets("slow")
+    async with running_manager(world) as manager:
+        await asyncio.sleep(1)
+        world.create_widgets("a", "b")
+        await asyncio.sleep(10)
+        (waiting,) = await get_debug_page(manager, "/debug/controllers?object=orders/a")
+        await asyncio.sleep(60.001)
+        (done,) = await get_debug_page(manager, "/debug/controllers")
+        (two,) = await get_debug_page(manager, "/debug/controllers?limit=2")
+        (bounded,) = await get_debug_page(manager, f"/debug/controllers?limit={'9' * 5000}")
+    assert waiting["queue"]["oldest_seconds"] == pytest.approx(10)
+    assert done["queue"]["oldest_seconds"] is None
+    slowest, *others = done["slowest"]
+    assert (slowest["name"], slowest["duration_seconds"]) == ("slow", pytest.approx(60))
+    assert all(each["duration_seconds"] <= 60 for each in others)
+    assert len(two["slowest"]) == 2
+    assert len(bounded["slowest"]) <= 10
+
+
+@virtual_time
+async def test_debug_counts_results_and_seconds() -> None:
+    world = ControllerEnv()
+    world.create_widgets("failing", "b")
+    async with running_manager(world) as manager:
+        (before,) = await get_debug_page(manager, "/debug/controllers")
+        await asyncio.sleep(0.008)
+        (after,) = await get_debug_page(manager, "/debug/controllers")
+    assert after["reconciles"]["error"] - before["reconciles"]["error"] == 2
+    assert after["reconciles"]["requeue_after"] - before["reconciles"]["requeue_after"] == 1
+    assert after["reconcile_seconds"] >= before["reconcile_seconds"]
+
+
+@virtual_time
 async def test_debug_recent_shows_triggers() -> None:
     world = ControllerEnv()
     world.create_widgets("a", "failing")

@@ -5,9 +5,23 @@
 
 from __future__ import annotations
 
+import json
+from hashlib import sha256
 from typing import Annotated, Literal
 
-from steersman import Field, FrozenStruct, PrinterColumn, Quantity, Resource, Rule, Scale, Spec, Status, resource
+from steersman import (
+    Field,
+    FrozenDict,
+    FrozenStruct,
+    PrinterColumn,
+    Quantity,
+    Resource,
+    Rule,
+    Scale,
+    Spec,
+    Status,
+    resource,
+)
 
 Phase = Literal["Pending", "Migrating", "RollingOut", "Ready", "RolledBack", "Failed"]
 
@@ -44,7 +58,21 @@ class MyAppSpec(Spec):
 
     version: Annotated[str, Field(pattern=VERSION)]
     """Version to run: the tag of the image. With a database, a change runs the migration of the new version first. If
-    the migration or the rollout fails, the previous version keeps running until another version is set."""
+    the migration or the rollout fails, the previous release keeps running until another one is set."""
+    config: Annotated[
+        FrozenDict[str, Annotated[str, Field(max_length=4096)]],
+        Field(
+            max_properties=64,
+            rules=(
+                Rule(
+                    rule="self.all(name, name.matches('^[A-Z_][A-Z0-9_]*$') && name != 'DATABASE_URL')",
+                    message="settings are named like environment variables, such as LOG_LEVEL, but not DATABASE_URL",
+                ),
+            ),
+        ),
+    ] = FrozenDict()
+    """Settings of the application, as environment variables. Version and settings together are a release: a change of
+    settings rolls out and rolls back like a change of the version. For passwords use a Secret, not this field."""
     replicas: Annotated[int, Field(ge=0, le=1000, format="int32")] = 1
     """Number of pods. Omit it with an autoscaler."""
     image: Annotated[str, Field(min_length=1, max_length=255, pattern=REPOSITORY)] = "example.com/myapp"
@@ -59,6 +87,20 @@ class MyAppSpec(Spec):
     """Time after which a migration has failed, in seconds."""
 
 
+class Release(FrozenStruct):
+    """An image with its settings, which roll out and roll back together."""
+
+    image: str
+    """Image with its tag."""
+    config: str = ""
+    """Name of the ConfigMap with the settings; empty without settings."""
+
+    @property
+    def version(self) -> str:
+        """The tag of the image."""
+        return self.image.rpartition(":")[2]
+
+
 class Migration(FrozenStruct):
     """A successful migration."""
 
@@ -69,10 +111,10 @@ class Migration(FrozenStruct):
 
 
 class Failure(FrozenStruct):
-    """An image that failed. It is not retried until another version was set."""
+    """A release that failed. It is not retried until another one was set."""
 
-    image: str
-    """Image with its tag."""
+    release: Release
+    """The release."""
     reason: Literal["MigrationFailed", "RolloutFailed"]
     """Failed step."""
     message: str
@@ -92,10 +134,10 @@ class MyAppStatus(Status):
     """Label selector of the pods, for autoscalers."""
     version: str | None = None
     """Version of the last complete rollout, and the target of rollbacks."""
-    image: str | None = None
-    """Image of that version with its tag."""
+    release: Release | None = None
+    """Image and settings of that version."""
     failed: Failure | None = None
-    """Failure of the desired version."""
+    """Failure of the desired release."""
     migrated: Migration | None = None
     """The last successful migration."""
 
@@ -130,3 +172,11 @@ class MyApp(Resource[MyAppSpec, MyAppStatus]):
     def image(self) -> str:
         """The desired image with its tag."""
         return f"{self.spec.image}:{self.spec.version}"
+
+    @property
+    def release(self) -> Release:
+        """The desired release. The name of its ConfigMap depends on the content only."""
+        if not self.spec.config:
+            return Release(image=self.image)
+        digest = sha256(json.dumps(self.spec.config, sort_keys=True).encode()).hexdigest()[:10]
+        return Release(image=self.image, config=f"{self.metadata.name}-config-{digest}")

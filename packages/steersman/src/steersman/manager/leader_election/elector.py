@@ -6,6 +6,7 @@ The algorithm and the fields of the Lease are those of client-go, with these dif
 - No renewal is sent while the event loop of the manager is blocked, so that a hanging replica loses the Lease.
 - Replicas on standby watch the Lease, besides reading it every two seconds, and notice a release at once.
 - A leader that reads another holder (or none) in the Lease steps down at once instead of waiting for its deadline.
+- With a ``TermStore``, each leadership has a term that is higher than all before, also if the Lease is deleted.
 
 Clocks of different machines are never compared: a standby measures by its own clock for how long the Lease has not
 changed. Source: "Leases"; k8s.io/client-go/tools/leaderelection.
@@ -17,7 +18,7 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,8 @@ from steersman.api.coordination_v1 import Lease, LeaseSpec
 from steersman.client import Client, MergePatch, Transport
 from steersman.errors import Conflict, LeadershipLost, NotFound, SteersmanError
 from steersman.manager.leader_election.fence import Fence, FencedTransport, MonotonicClock, suspend_aware_clock
-from steersman.meta import ObjectKey, ObjectMeta
+from steersman.manager.leader_election.terms import TermStore, next_term
+from steersman.meta import ObjectKey, ObjectMeta, OwnerReference
 from steersman.meta.go_json import MicroTime
 from steersman.observability import metrics
 from steersman.observability.logging import get_logger
@@ -95,6 +97,13 @@ class LeaderElector:
         fence: is opened and closed according to the leadership.
         clock: clock of ``fence``.
         is_alive: the Lease is neither acquired nor renewed while it returns False.
+        terms: gives each leadership a term. A term is recorded before ``acquire`` returns. A deleted Lease is
+            recreated by its leader, and by another candidate only after ``lease_duration``. Defaults to no terms.
+        owner_references: owners of a Lease that the elector creates.
+
+    Attributes:
+        identity: the holder that the Lease names.
+        term: term of the leadership, or of the last one. 0 before the first one and without ``terms``.
     """
 
     def __init__(
@@ -106,7 +115,10 @@ class LeaderElector:
         runtime: Runtime,
         clock: MonotonicClock = suspend_aware_clock,
         is_alive: Callable[[], bool] = lambda: True,
+        terms: TermStore | None = None,
+        owner_references: Sequence[OwnerReference] = (),
     ) -> None:
+        self.term = 0
         self.identity = options.identity or default_identity(runtime)
         self._client = Client(FencedTransport(transport, self._check_before_write), field_manager="leader-election")
         self._options = options
@@ -115,9 +127,13 @@ class LeaderElector:
         self._runtime = runtime
         self._clock = clock
         self._is_alive = is_alive
+        self._terms = terms
+        self._owner_references = tuple(owner_references)
         self._observed_record = LeaseSpec()
         self._resource_version = ""
         self._observed_at = float("-inf")
+        self._absent_since: float | None = None
+        self._not_before = float("-inf")
         self._renewed_at = float("-inf")
         self._leading = False
         # A write whose response was lost may have succeeded.
@@ -127,6 +143,16 @@ class LeaderElector:
         self._master_status = metrics.leader_election_master_status.labels(options.name)
         self._master_status.set(0)
         self._slow_path = metrics.leader_election_slowpath.labels(options.name)
+
+    @property
+    def observed(self) -> LeaseSpec:
+        """The Lease as last read or written. Empty before that."""
+        return self._observed_record
+
+    @property
+    def deadline(self) -> float:
+        """Time of the clock until which the leader may lead."""
+        return self._renewed_at + self._options.renew_deadline
 
     async def acquire(self) -> None:
         """Wait until this process is the leader."""
@@ -174,13 +200,20 @@ class LeaderElector:
     # Single attempts
 
     async def _try_acquire(self) -> bool:
+        if self._clock() < self._not_before:
+            return False
+        highest = 0 if self._terms is None else await self._terms.highest()
         try:
             self._observe(await self._client.get(Lease, self._key))
         except NotFound:
-            return await self._create()
+            self._observe_absence()
+            # A Lease that led before was deleted, and its leader may not know yet.
+            if highest and self._clock() < self._absent_until:
+                return False
+            return await self._create(self._next_transitions(highest)) and await self._begin_term()
         if not self._is_holder and self._is_lease_valid:
             return False
-        return await self._write(self._acquire_spec())
+        return await self._write(self._acquire_spec(highest)) and await self._begin_term()
 
     async def _try_renew(self) -> bool:
         try:
@@ -191,7 +224,9 @@ class LeaderElector:
         try:
             self._observe(await self._client.get(Lease, self._key))
         except NotFound:
-            return await self._create()
+            if self._terms is not None and await self._terms.highest() > self.term:
+                return False
+            return await self._create(self._observed_record.lease_transitions or 0)
         return self._is_holder and await self._write(self._renew_spec())
 
     async def _try_release(self) -> bool:
@@ -236,11 +271,23 @@ class LeaderElector:
         duration = self._observed_record.lease_duration_seconds or 0
         return bool(self._observed_record.holder_identity) and self._clock() < self._observed_at + duration
 
+    @property
+    def _absent_until(self) -> float:
+        """Time at which the leader of a deleted Lease has stepped down."""
+        assert self._absent_since is not None
+        duration = self._observed_record.lease_duration_seconds or 0
+        return self._absent_since + max(duration, self._options.lease_duration)
+
     def _seconds_left(self) -> float:
         """Seconds until the leader has to step down."""
-        return self._renewed_at + self._options.renew_deadline - self._clock()
+        return self.deadline - self._clock()
+
+    def _observe_absence(self) -> None:
+        if self._absent_since is None:
+            self._absent_since = self._clock()
 
     def _observe(self, lease: Lease) -> None:
+        self._absent_since = None
         self._resource_version = lease.metadata.resource_version
         if lease.spec != self._observed_record:
             self._observed_record, self._observed_at = lease.spec, self._clock()
@@ -262,17 +309,19 @@ class LeaderElector:
 
     # Writes of the Lease
 
-    async def _create(self) -> bool:
+    async def _create(self, transitions: int) -> bool:
         self._may_hold_lease = True
         sent_at = self._clock()
-        metadata = ObjectMeta(name=self._options.name, namespace=self._options.namespace)
+        metadata = ObjectMeta(
+            name=self._options.name, namespace=self._options.namespace, owner_references=self._owner_references
+        )
         now = self._runtime.clock.now()
         spec = LeaseSpec(
             holder_identity=self.identity,
             lease_duration_seconds=self._options.lease_duration,
             acquire_time=now,
             renew_time=now,
-            lease_transitions=0,
+            lease_transitions=transitions,
         )
         return self._record_success(await self._client.create(Lease(metadata=metadata, spec=spec)), sent_at)
 
@@ -289,8 +338,27 @@ class LeaderElector:
     def _record_success(self, lease: Lease, sent_at: float) -> bool:
         self._observe(lease)
         self._renewed_at = sent_at
-        self._fence.open_until(sent_at + self._options.lease_duration - self._options.clock_drift_margin)
+        # Before its term is recorded, another candidate could use the same one.
+        if self._terms is None or self._leading:
+            self._open_fence()
         return True
+
+    async def _begin_term(self) -> bool:
+        """Record the term of the acquired Lease. Return False if it must not be used."""
+        if self._terms is None:
+            return True
+        term = self._observed_record.lease_transitions or 0
+        if not await self._terms.record(term):
+            # The Lease was deleted between its creation and the record of another leader, which may still lead.
+            self._not_before = self._clock() + self._options.lease_duration
+            return False
+        self.term = term
+        self._open_fence()
+        return True
+
+    def _open_fence(self) -> None:
+        duration = self._options.lease_duration - self._options.clock_drift_margin
+        self._fence.open_until(self._renewed_at + duration)
 
     def _renew_spec(self) -> dict[str, Any]:
         return {
@@ -299,11 +367,17 @@ class LeaderElector:
             "renewTime": self._now(),
         }
 
-    def _acquire_spec(self) -> dict[str, Any]:
-        if self._is_holder:
+    def _acquire_spec(self, highest: int) -> dict[str, Any]:
+        # An earlier process with the same identity is another leadership, and needs another term.
+        if self._is_holder and self._terms is None:
             return self._renew_spec()
-        transitions = (self._observed_record.lease_transitions or 0) + 1
+        transitions = next_term(self._observed_record.lease_transitions or 0, highest)
         return self._renew_spec() | {"acquireTime": self._now(), "leaseTransitions": transitions}
+
+    def _next_transitions(self, highest: int) -> int:
+        """``leaseTransitions`` of a Lease that is created. client-go starts at 0."""
+        known = self._observed_record.lease_transitions or 0
+        return known if self._terms is None else next_term(known, highest)
 
     def _release_spec(self) -> dict[str, Any]:
         now = self._now()

@@ -9,7 +9,7 @@ The pages are::
     /debug/tasks                        asyncio tasks with their stacks
 
 The pages have names of objects and fields, but never values of fields or local variables. ``?limit=`` sets the
-maximum length of lists, 100 by default. ``?object=<namespace>/<name>`` selects one object.
+length of lists, 100 by default and at most 1000. ``?object=<namespace>/<name>`` selects one object.
 """
 
 from __future__ import annotations
@@ -23,15 +23,19 @@ from urllib.parse import parse_qs
 import msgspec
 
 from steersman.cache import Cache, Informer
+from steersman.cache.optional_informer import OptionalInformer
 from steersman.cache.sink import InformerSink
 from steersman.controller import Controller
 from steersman.controller.queue import QueueItem
+from steersman.controller.reconcile_info import ReconcileInfo
 from steersman.manager.serving.http_server import ServerRequest, ServerResponse
 from steersman.meta import ObjectKey
 
 T = TypeVar("T")
 
 _DEFAULT_LIMIT = 100
+_MAX_LIMIT = 1000
+_MAX_SLOWEST = 10
 _MAX_STACK_DEPTH = 32
 
 
@@ -75,7 +79,8 @@ QueryParameters = dict[str, list[str]]
 def _describe_controller(controller: Controller, query: QueryParameters) -> dict[str, Any]:
     queue, resource = controller.queue, controller.resource
     now = queue.now()
-    waiting = _filter_by_object(queue.waiting(), lambda item: item.key, query)
+    all_waiting = queue.waiting()
+    waiting = _filter_by_object(all_waiting, lambda item: item.key, query)
     delayed = _filter_by_object(queue.delayed(), lambda item: item.key, query)
     return {
         "name": controller.name,
@@ -84,8 +89,11 @@ def _describe_controller(controller: Controller, query: QueryParameters) -> dict
         "started": controller.started,
         "needs_leader_election": controller.needs_leader_election,
         "workers": controller.options.max_concurrent_reconciles,
+        "reconciles": controller.result_counts(),
+        "reconcile_seconds": controller.reconcile_seconds(),
         "running": [{**info.to_builtins(), "age_seconds": info.age} for info in controller.running()],
         "queue": {
+            "oldest_seconds": now - all_waiting[0].since if all_waiting else None,
             "depth": {str(priority): count for priority, count in queue.depths().items()},
             "waiting": [
                 {**_describe_item(item), "waited_seconds": now - item.since}
@@ -101,7 +109,14 @@ def _describe_controller(controller: Controller, query: QueryParameters) -> dict
                 for item in heapq.nsmallest(_parse_limit(query), delayed, key=lambda item: item.since)
             ],
         },
+        "slowest": [info.to_builtins() for info in _slowest(controller, query)],
     }
+
+
+def _slowest(controller: Controller, query: QueryParameters) -> list[ReconcileInfo]:
+    """Return at most ten of the recent reconciles, slowest first."""
+    recent = _filter_by_object(controller.recent(), lambda info: info.request, query)
+    return heapq.nlargest(min(_parse_limit(query), _MAX_SLOWEST), recent, key=lambda info: info.duration or 0.0)
 
 
 def _describe_item(item: QueueItem[ObjectKey]) -> dict[str, Any]:
@@ -126,7 +141,9 @@ def _filter_by_object(items: Iterable[T], key: Callable[[T], ObjectKey], query: 
 
 def _parse_limit(query: QueryParameters) -> int:
     value = query.get("limit", [""])[0]
-    return int(value) if value.isascii() and value.isdecimal() else _DEFAULT_LIMIT
+    if not (value.isascii() and value.isdecimal()):
+        return _DEFAULT_LIMIT
+    return min(int(value), _MAX_LIMIT) if len(value) <= len(str(_MAX_LIMIT)) else _MAX_LIMIT
 
 
 def _describe_informer(informer: Informer[Any]) -> dict[str, Any]:
@@ -139,6 +156,7 @@ def _describe_informer(informer: Informer[Any]) -> dict[str, Any]:
         "objects": objects,
         "bytes": size,
         "synced": informer.has_synced,
+        **({"served": informer.is_served} if isinstance(informer, OptionalInformer) else {}),
         "staleness_seconds": informer.staleness(),
         "watches": [_describe_sink(sink) for sink in informer.sinks],
     }

@@ -1,0 +1,184 @@
+"""Controller of LeaderService: publishes the leader, and chooses unfenced ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec.structs import replace
+from steersman import Manager, ObjectKey, Request, RequestReconciler, Result, set_condition
+from steersman.api.coordination_v1 import Lease
+from steersman.api.core_v1 import ConfigMap, Pod, Service
+from steersman.api.discovery_v1 import EndpointSlice
+from steersman.client import MergePatch
+from steersman.controller import field_changed
+from steersman.controller.handlers import enqueue_owner
+from steersman.errors import NotFound
+
+from leader_operator.api.v1.leaderservice import Leader, LeaderService, LeaderServiceStatus
+from leader_operator.controllers.choice import (
+    choose_leader,
+    elected_pod,
+    is_ready,
+    selects,
+)
+from leader_operator.controllers.conditions import fenced_condition, ready_condition
+from leader_operator.resources import (
+    ServiceName,
+    config_map,
+    endpoint_slice,
+    headless_service,
+    leader_service,
+    role_label,
+)
+from leader_operator.sidecar.sidecar import lease_name
+from leader_operator.sidecar.terms import highest_term
+
+_OWNED = (Service, EndpointSlice, ConfigMap)
+
+
+class LeaderServiceReconciler(RequestReconciler[LeaderService]):
+    """Publishes the leader of one LeaderService. It keeps no state between reconciles."""
+
+    async def reconcile(self, request: Request) -> Result:
+        service = await self.client.get(LeaderService, request)
+        if service.metadata.deletion_timestamp is not None:
+            return Result()
+        key, label = service.metadata.namespace, role_label(service)
+        related = await self.client.list(
+            Pod, namespace=key, where=lambda pod: selects(service, pod) or label in pod.metadata.labels
+        )
+        pods = [pod for pod in related if selects(service, pod)]
+        pod, leader = await self._find_leader(service, pods)
+        if leader is not None and _is_new(service, leader):
+            if service.spec.fencing == "None":
+                service = await self._record(service, leader)
+            self.events.normal(service, "LeaderChanged", f"{leader.pod} leads in term {leader.term}")
+        names = await self._publish(service, pod, leader)
+        await self._label(service, related, pod)
+        await self._delete_undeclared(service, names)
+        await self._update_status(service, pods, leader)
+        return Result()
+
+    async def _find_leader(self, service: LeaderService, pods: Sequence[Pod]) -> tuple[Pod | None, Leader | None]:
+        """Return the leader of the Lease, or choose one."""
+        current = service.status.leader if service.status is not None else None
+        if service.spec.fencing == "Sidecar":
+            key = ObjectKey(service.metadata.namespace, lease_name(service.metadata.name))
+            lease = await self.client.get_or_none(Lease, key)
+            pod = elected_pod(pods, lease)
+            term = (lease.spec.lease_transitions or 0) if lease is not None else 0
+        else:
+            pod = choose_leader(pods, current)
+            stays = pod is not None and current is not None and current.uid == pod.metadata.uid
+            term = current.term if stays and current is not None else highest_term(service) + 1
+        if pod is None:
+            return None, None
+        return pod, Leader(pod=pod.metadata.name, uid=pod.metadata.uid, term=term, address=pod.status.pod_ip)
+
+    async def _record(self, service: LeaderService, leader: Leader) -> LeaderService:
+        """Write the choice and its term by a compare-and-swap.
+
+        It precedes the publication. Another process of the operator can then neither choose another pod, nor use the
+        term again.
+        """
+        previous = service.status or LeaderServiceStatus()
+        status = replace(previous, leader=leader, term=_own_term(service, leader))
+        return await self.client.apply_status(service, status, resource_version=service.metadata.resource_version)
+
+    async def _publish(self, service: LeaderService, pod: Pod | None, leader: Leader | None) -> set[str]:
+        """Apply all objects. Return their names."""
+        names = ServiceName.of(service)
+        published: set[str] = set()
+        declared = [(names.service, leader_service(service))]
+        if service.spec.publish.headless:
+            declared.append((names.headless, headless_service(service)))
+        for name, config in declared:
+            applied = await self.client.apply(config, owner=service)
+            published.add(name)
+            for family in applied.spec.ip_families or ("IPv4",):
+                ready = pod is not None and is_ready(pod)
+                await self.client.apply(endpoint_slice(service, name, family, pod, ready), owner=service)
+                published.add(f"{name}-{family.lower()}")
+        if (name := service.spec.publish.config_map) is not None:
+            await self.client.apply(config_map(service, name, leader), owner=service)
+            published.add(f"ConfigMap/{name}")
+        return published
+
+    async def _label(self, service: LeaderService, related: Sequence[Pod], leader: Pod | None) -> None:
+        """Label the leader, after removing the label of the previous one."""
+        label = role_label(service)
+        for pod in related:
+            if label in pod.metadata.labels and pod is not leader:
+                await self._set_label(pod, label, None)
+        if leader is not None and leader.metadata.labels.get(label) != "leader":
+            await self._set_label(leader, label, "leader")
+
+    async def _set_label(self, pod: Pod, label: str, value: str | None) -> None:
+        body = {"metadata": {"uid": pod.metadata.uid, "labels": {label: value}}}
+        # A deleted pod needs no label.
+        with suppress(NotFound):
+            await self.client.patch(Pod, pod.key, MergePatch(body))
+
+    async def _delete_undeclared(self, service: LeaderService, names: set[str]) -> None:
+        for kind in _OWNED:
+            for found in await self.client.list(kind, namespace=service.metadata.namespace, owner=service):
+                name = f"ConfigMap/{found.metadata.name}" if kind is ConfigMap else found.metadata.name
+                if name not in names and found.metadata.deletion_timestamp is None:
+                    await self.client.delete(kind, found.key, uid=found.metadata.uid)
+
+    async def _update_status(self, service: LeaderService, pods: Sequence[Pod], leader: Leader | None) -> None:
+        previous = service.status or LeaderServiceStatus()
+        conditions, now = previous.conditions, self.runtime.clock.now()
+        for condition in (ready_condition(service, pods, leader), fenced_condition(service, pods)):
+            conditions = set_condition(conditions, condition, now)
+        status = LeaderServiceStatus(
+            observed_generation=service.metadata.generation,
+            conditions=conditions,
+            leader=leader,
+            term=_own_term(service, leader),
+        )
+        if status != replace(previous, term=status.term):
+            await self.client.apply_status(service, status)
+
+    @classmethod
+    def setup_with_manager(cls, manager: Manager) -> None:
+        """Register the controller and its watches."""
+        services = manager.cache.informer(LeaderService).store
+
+        def services_of(pod: Pod) -> list[Request]:
+            found = services.by_index("namespace", pod.metadata.namespace)
+            return [
+                service.key
+                for service in found
+                if selects(service, pod) or role_label(service) in pod.metadata.labels
+            ]
+
+        # Renewals do not matter, only the holder and its term.
+        leadership_changed = field_changed(lambda lease: (lease.spec.holder_identity, lease.spec.lease_transitions))
+        (
+            manager.controller(LeaderService)
+            .owns(Service)
+            .owns(EndpointSlice)
+            .owns(ConfigMap)
+            .watches(Lease, enqueue_owner(LeaderService.api_resource), leadership_changed)
+            .watches(Pod, services_of)
+            .needs(Service, "delete")
+            .needs(EndpointSlice, "delete")
+            .needs(ConfigMap, "delete")
+            .needs(Pod, "patch")
+            .complete(cls)
+        )
+
+
+def _own_term(service: LeaderService, leader: Leader | None) -> int | None:
+    """Return ``status.term`` as the operator writes it. With sidecars, they do."""
+    if service.spec.fencing == "Sidecar":
+        return None
+    recorded = service.status.term if service.status is not None else None
+    return leader.term if leader is not None else recorded
+
+
+def _is_new(service: LeaderService, leader: Leader) -> bool:
+    current = service.status.leader if service.status is not None else None
+    return current is None or (current.uid, current.term) != (leader.uid, leader.term)

@@ -1,0 +1,157 @@
+"""Processes of the other containers of this pod.
+
+With ``shareProcessNamespace``, /proc shows the processes of all containers. A container is a control group next to
+that of the sidecar. A restarted container is another one. Source: proc(5), cgroups(7), pidfd_open(2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from steersman.observability.logging import get_logger
+from steersman.observability.runtime import Clock
+
+log = get_logger("processes")
+
+_PAUSE_PID = 1
+_POLL_INTERVAL_SECONDS = 0.05
+_LOG_INTERVAL_SECONDS = 5.0
+_HIERARCHIES = ("pids", "memory", "")
+_STATES_WITHOUT_CODE = frozenset("ZX")
+
+
+ContainerOf = Callable[[Path], "str | None"]
+"""Returns the container of a process, given its directory in /proc. None: it is not of the application."""
+
+
+class PodProcesses:
+    """The application: all processes of the pod, except those of this container.
+
+    Args:
+        clock: clock of the deadlines.
+        proc: directory of the process information.
+        container_of: identifies containers. Defaults to control groups.
+    """
+
+    def __init__(self, clock: Clock, proc: Path = Path("/proc"), container_of: ContainerOf | None = None) -> None:
+        self._clock = clock
+        self._proc = proc
+        self._container_of = container_of or sibling_cgroup
+
+    def containers(self) -> Mapping[str, frozenset[int]]:
+        """Return the running processes of each container."""
+        found: dict[str, set[int]] = {}
+        for entry in self._proc.iterdir():
+            if not entry.name.isdecimal() or int(entry.name) == _PAUSE_PID:
+                continue
+            if (container := self._container(entry)) is not None:
+                found.setdefault(container, set()).add(int(entry.name))
+        return {container: frozenset(pids) for container, pids in found.items()}
+
+    def problem(self) -> str:
+        """Return why the processes could not be ended; empty if they can."""
+        if os.getpid() == _PAUSE_PID:
+            return "the pod does not share its process namespace: set shareProcessNamespace: true"
+        for container, pids in self.containers().items():
+            for pid in pids:
+                try:
+                    os.kill(pid, 0)
+                except PermissionError:
+                    return (
+                        f"process {pid} of container {container} has another user: "
+                        "set the same runAsUser in all containers of the pod"
+                    )
+                except ProcessLookupError:
+                    continue
+        return ""
+
+    async def stop(self, containers: Iterable[str], kill_at: float) -> None:
+        """End all processes of ``containers``; return when none is left.
+
+        Args:
+            containers: results of ``containers``. Processes that they start meanwhile are ended as well.
+            kill_at: time of the clock for SIGKILL. Each process receives SIGTERM before.
+        """
+        doomed = frozenset(containers)
+        terminated: set[int] = set()
+        log_at = kill_at + _LOG_INTERVAL_SECONDS
+        while pids := self._pids(doomed):
+            now = self._clock.monotonic()
+            for pid in pids:
+                if now >= kill_at:
+                    self._send(pid, doomed, signal.SIGKILL)
+                elif pid not in terminated:
+                    terminated.add(pid)
+                    self._send(pid, doomed, signal.SIGTERM)
+            if now >= log_at:
+                log_at = now + _LOG_INTERVAL_SECONDS
+                log.error("processes of the application do not end; another pod may lead soon", pids=sorted(pids))
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
+
+    def _pids(self, containers: frozenset[str]) -> frozenset[int]:
+        found = self.containers()
+        return frozenset(pid for container in containers for pid in found.get(container, ()))
+
+    def _send(self, pid: int, containers: frozenset[str], number: signal.Signals) -> None:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        try:
+            # The number may belong to another process by now.
+            if self._container(self._proc / str(pid)) in containers:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(descriptor, number)
+        except PermissionError:
+            log.error("no permission to end a process: set the same runAsUser in all containers", pid=pid)
+        finally:
+            os.close(descriptor)
+
+    def _container(self, entry: Path) -> str | None:
+        """Return the container of a process that runs code, or None."""
+        try:
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            return None if state in _STATES_WITHOUT_CODE else self._container_of(entry)
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+
+
+def sibling_cgroup(entry: Path) -> str | None:
+    """Return the control group of another container's process, or None."""
+    return sibling(_cgroup(entry.parent / "self"), _cgroup(entry))
+
+
+def sibling(own: str, other: str) -> str | None:
+    """Return the control group of another container of the pod.
+
+    Args:
+        own: path of the sidecar. It is ``/`` if the container has a cgroup namespace.
+        other: path of a process, as the sidecar reads it.
+
+    Returns:
+        None for the sidecar itself, and for processes outside the pod, which ``hostPID`` would show.
+    """
+    if own == "/":
+        prefix = "/../"
+        if not other.startswith(prefix) or other.startswith("/../.."):
+            return None
+        return other[len(prefix) :].partition("/")[0]
+    parent, _, own_name = own.rstrip("/").rpartition("/")
+    if not other.startswith(f"{parent}/"):
+        return None
+    name = other[len(parent) + 1 :].partition("/")[0]
+    return None if name == own_name else name
+
+
+def _cgroup(entry: Path) -> str:
+    paths: dict[str, str] = {}
+    for line in (entry / "cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            paths[controller] = path
+    return next((paths[name] for name in _HIERARCHIES if name in paths), "/")

@@ -1,0 +1,35 @@
+"""The sidecar as a process of this machine. A container is a session that the test started.
+
+Usage: ``python sidecar_process.py DIRECTORY KILL_MARGIN``. The directory has a file for each session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from steersman.observability.logging import configure_logging
+
+from leader_operator.sidecar.__main__ import run_sidecar
+from leader_operator.sidecar.settings import SidecarSettings
+
+_SESSION_FIELD = 3
+
+
+def main(directory: Path, kill_margin: float) -> None:
+    """Run the sidecar until SIGTERM."""
+
+    def container_of(entry: Path) -> str | None:
+        session = (entry / "stat").read_text().rpartition(")")[2].split()[_SESSION_FIELD]
+        return session if (directory / session).exists() else None
+
+    configure_logging()
+    settings = replace(SidecarSettings.from_environment(os.environ), kill_margin=kill_margin)
+    asyncio.run(run_sidecar(settings, container_of))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]))

@@ -1,0 +1,101 @@
+"""Prevents an apply from taking over foreign objects."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from steersman.cache.cache import Cache
+from steersman.client import Client
+from steersman.errors import AlreadyOwned, Invalid, NameConflict, NotFound, NotOwned
+from steersman.meta import ApiResource, Object, ObjectKey, metadata_only
+
+_MAX_ENTRIES = 10_000
+
+
+class OwnershipCheck:
+    """Checks the controller of an object before an apply.
+
+    The check uses the cache if it is complete. Otherwise it reads the metadata of each name once, and remembers the
+    names that were applied. A lost entry costs one request.
+    """
+
+    def __init__(self, live: Client, cache: Cache) -> None:
+        self._live = live
+        self._cache = cache
+        self._owners: OrderedDict[tuple[ApiResource, ObjectKey], str] = OrderedDict()
+
+    async def require(self, kind: type[Object], key: ObjectKey, owner: Object, *, adopt: bool) -> bool:
+        """Require that ``owner`` controls ``key``, or that it does not exist.
+
+        Args:
+            kind: the kind of the object.
+            key: the object to apply.
+            owner: the controller owner of the apply.
+            adopt: allow objects without a controller.
+
+        Returns:
+            True if the result was read from the server, so that a successful apply is to be recorded.
+
+        Raises:
+            AlreadyOwned: the object has another controller.
+            NotOwned: the object has no controller, and ``adopt`` is False.
+        """
+        for cached_kind in (kind, metadata_only(kind)):
+            informer = self._cache.existing_informer(cached_kind)
+            if informer is not None and informer.is_complete(key):
+                found, is_read = informer.store.get(key), False
+                break
+        else:
+            # The server rejects a second controller, so adopting needs no read.
+            if adopt or self._owners.get((kind.api_resource, key)) == owner.metadata.uid:
+                return False
+            found, is_read = await self._read_metadata(kind, key), True
+        if found is not None and not found.is_controlled_by(owner):
+            _require_adoptable(kind, found, owner, adopt=adopt)
+        return is_read
+
+    def record(self, kind: type[Object], key: ObjectKey, owner: Object) -> None:
+        """Record that ``owner`` controls the object ``key``, since an apply has succeeded."""
+        entry = (kind.api_resource, key)
+        self._owners[entry] = owner.metadata.uid
+        self._owners.move_to_end(entry)
+        if len(self._owners) > _MAX_ENTRIES:
+            self._owners.popitem(last=False)
+
+    async def _read_metadata(self, kind: type[Object], key: ObjectKey) -> Object | None:
+        try:
+            return await self._live.get(metadata_only(kind), key)
+        except NotFound:
+            return None
+
+
+def already_owned(error: Invalid) -> AlreadyOwned | None:
+    """Return AlreadyOwned if the server rejected a second controller, or None.
+
+    Source: ``ValidateOwnerReferences`` in ``k8s.io/apimachinery``.
+    """
+    if any(c.field == "metadata.ownerReferences" and "Controller set to true" in c.message for c in error.causes):
+        return AlreadyOwned(str(error))
+    return None
+
+
+def _require_adoptable(kind: type[Object], found: Object, owner: Object, *, adopt: bool) -> None:
+    reference = found.controller_reference
+    name = f"{kind.api_resource.kind} {found.key}"
+    owner_kind, owner_name = type(owner).api_resource.kind, owner.metadata.name
+    if reference is None:
+        if adopt:
+            return
+        raise NotOwned(
+            f"{name} exists without a controller, and {owner_kind} {owner_name} does not take it over: delete it, or "
+            f"rename the {owner_kind}"
+        )
+    raise _other_controller(name, f"{owner_kind} {owner_name}", f"{reference.kind} {reference.name}")
+
+
+def _other_controller(name: str, owner: str, controller: str) -> NameConflict:
+    if owner == controller:
+        return AlreadyOwned(
+            f"{name} is controlled by an earlier {owner}: wait until the garbage collector has deleted it"
+        )
+    return AlreadyOwned(f"{name} is controlled by {controller}, not by {owner}: rename one of the two")

@@ -1,0 +1,151 @@
+"""Apply with an owner: foreign objects are not taken over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from framework_support.controller_env import NAMESPACE, ControllerEnv, key
+from steersman.api.apply import core, meta
+from steersman.api.core_v1 import ConfigMap
+from steersman.cache import InformerOptions
+from steersman.errors import AlreadyOwned, ConnectionFailed, NotOwned
+from steersman.meta import metadata_only
+from steersman_testing import matching, virtual_time
+
+CM = key("cm")
+FILTERED = InformerOptions(label_selector="app=shop")
+
+
+def config_map(**data: str) -> core.ConfigMap:
+    return core.ConfigMap(metadata=meta.ObjectMeta(name="cm", namespace=NAMESPACE), data=data or {"a": "1"})
+
+
+def load_config_map(world: ControllerEnv, owner: str | None = None, **labels: str) -> None:
+    """A ConfigMap of another client. ``owner`` is the name of the widget that controls it."""
+    metadata: dict[str, Any] = {"name": "cm", "namespace": NAMESPACE, "labels": labels}
+    if owner is not None:
+        uid = world.read_widget(owner).metadata.uid
+        reference = {"apiVersion": "shop.example.com/v1", "kind": "Widget", "name": owner, "uid": uid}
+        metadata["ownerReferences"] = [reference | {"controller": True}]
+    world.server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "0"}})
+
+
+def sent(world: ControllerEnv) -> list[str]:
+    return [request.method for request in world.server.requests if "watch" not in request.query]
+
+
+CACHES = pytest.mark.parametrize(
+    ("kinds", "options"),
+    [((ConfigMap,), None), ((ConfigMap,), FILTERED), ((), None), ((metadata_only(ConfigMap),), None)],
+    ids=["cached", "filtered", "uncached", "metadata"],
+)
+
+
+@CACHES
+@virtual_time
+async def test_apply_over_uncontrolled_object_raises(kinds: Any, options: InformerOptions | None) -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    load_config_map(world)
+    if options is not None:
+        world.cache.configure(ConfigMap, options)
+    async with world.running_cache(*kinds):
+        with pytest.raises(NotOwned, match="ConfigMap orders/cm exists without a controller, and Widget a does not"):
+            await world.cached.apply(config_map(), owner=world.read_widget("a"))
+        assert (found := world.server.read(ConfigMap, CM)) is not None and found.data == {"a": "0"}
+        adopted = await world.cached.apply(config_map(), owner=world.read_widget("a"), adopt=True)
+        assert adopted.is_controlled_by(world.read_widget("a"))
+
+
+@pytest.mark.parametrize("adopt", [False, True])
+@CACHES
+@virtual_time
+async def test_apply_over_object_of_other_controller_raises(
+    kinds: Any, options: InformerOptions | None, adopt: bool
+) -> None:
+    world = ControllerEnv()
+    world.create_widgets("a", "b")
+    load_config_map(world, owner="b")
+    if options is not None:
+        world.cache.configure(ConfigMap, options)
+    async with world.running_cache(*kinds):
+        with pytest.raises(AlreadyOwned, match=r"Widget[ /]b"):
+            await world.cached.apply(config_map(), owner=world.read_widget("a"), adopt=adopt)
+        assert (found := world.server.read(ConfigMap, CM)) is not None and found.data == {"a": "0"}
+
+
+@virtual_time
+async def test_apply_over_object_of_recreated_owner_raises() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    load_config_map(world, owner="a")
+    earlier = world.read_widget("a")
+    recreated = replace(earlier, metadata=replace(earlier.metadata, uid="recreated"))
+    with pytest.raises(AlreadyOwned, match="controlled by an earlier Widget a: wait"):
+        await world.cached.apply(config_map(), owner=recreated)
+
+
+@virtual_time
+async def test_apply_of_uncached_kind_reads_metadata_once() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    cached, owner = world.cached, world.read_widget("a")
+    world.server.requests.clear()
+    for value in "123":
+        await cached.apply(config_map(a=value), owner=owner)
+    assert sent(world) == ["GET", "PATCH", "PATCH", "PATCH"]
+    assert "PartialObjectMetadata" in world.server.requests[0].accept
+
+
+@virtual_time
+async def test_apply_of_cached_kind_reads_nothing() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    async with world.running_cache(ConfigMap):
+        cached, owner = world.cached, world.read_widget("a")
+        world.server.requests.clear()
+        for value in "12":
+            await cached.apply(config_map(a=value), owner=owner)
+        assert sent(world) == ["PATCH", "PATCH"]
+
+
+@virtual_time
+async def test_apply_after_failed_apply_checks_again() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    cached, owner = world.cached, world.read_widget("a")
+    world.server.fail_next(matching("PATCH", "/configmaps/"), ConnectionFailed("lost"), when="before")
+    with pytest.raises(ConnectionFailed):
+        await cached.apply(config_map(), owner=owner)
+    load_config_map(world)
+    with pytest.raises(NotOwned):
+        await cached.apply(config_map(), owner=owner)
+
+
+@virtual_time
+async def test_is_controlled_by_compares_uid_of_controller() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a", "b")
+    load_config_map(world, owner="a")
+    found = world.server.read(ConfigMap, CM)
+    assert found is not None
+    assert found.is_controlled_by(world.read_widget("a"))
+    assert not found.is_controlled_by(world.read_widget("b"))
+    assert not world.read_widget("a").is_controlled_by(world.read_widget("a"))
+
+
+@pytest.mark.parametrize("kinds", [(ConfigMap,), ()], ids=["cached", "uncached"])
+@virtual_time
+async def test_list_by_labels_returns_matching_objects(kinds: Any) -> None:
+    world = ControllerEnv()
+    world.create_widgets("a", "b")
+    load_config_map(world, owner="a", app="shop", tier="web")
+    async with world.running_cache(*kinds):
+        cached = world.cached
+        for labels, count in (({"app": "shop"}, 1), ({"app": "shop", "tier": "web"}, 1), ({"app": "x"}, 0)):
+            assert len(await cached.list(ConfigMap, labels=labels)) == count
+        assert len(await cached.list(ConfigMap, labels={"app": "shop"}, owner=world.read_widget("a"))) == 1
+        assert await cached.list(ConfigMap, labels={"app": "shop"}, owner=world.read_widget("b")) == ()
