@@ -23,7 +23,6 @@ from steersman.controller import (
 from steersman.controller.controller import TraceSpan
 from steersman.errors import ApiStatus, Conflict
 from steersman.manager import Manager
-from steersman.meta import ObjectKey
 from steersman.observability import metrics
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
@@ -32,9 +31,9 @@ from steersman_testing import InMemoryApiServer, virtual_runtime
 NAMESPACE = "orders"
 
 
-def key(name: str) -> ObjectKey:
+def key(name: str) -> Request:
     """Key of an object in the namespace of these tests."""
-    return ObjectKey(NAMESPACE, name)
+    return Request(NAMESPACE, name)
 
 
 @dataclass

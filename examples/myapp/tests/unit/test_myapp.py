@@ -17,6 +17,7 @@ from steersman import (
     ObjectKey,
     ObjectMeta,
     Quantity,
+    Request,
     find_condition,
     is_true,
 )
@@ -64,7 +65,6 @@ class OperatorHarness:
 
     async def status(self) -> MyAppStatus:
         status = (await self.app()).status
-        assert status is not None
         return status
 
     def deployment(self) -> Deployment:
@@ -312,7 +312,7 @@ async def test_metric_is_removed_with_its_object(apiserver: InMemoryApiServer) -
         return {result: value for result, value in values.items() if value}
 
     async with running_operator(apiserver) as running:
-        remove_metrics(KEY)
+        remove_metrics(Request.of(KEY))
         await running.create()
         assert set(shown()) == {"success"}
         await running.user.delete(MyApp, KEY)

@@ -70,7 +70,7 @@ class CronJobReconciler(RequestReconciler[CronJob]):
         return Result(requeue_after=(following - now).total_seconds() if following else None)
 
     async def _write_status(self, cronjob: CronJob, jobs: OwnedJobs) -> CronJobStatus:
-        previous = cronjob.status or CronJobStatus()
+        previous = cronjob.status
         times = (previous.last_schedule_time, jobs.last_schedule_time)
         status = CronJobStatus(
             observed_generation=cronjob.metadata.generation,

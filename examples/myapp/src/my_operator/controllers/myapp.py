@@ -68,7 +68,7 @@ class MyAppReconciler(RequestReconciler[MyApp]):
             app = await self.client.get(MyApp, request)
             reason = "NameTaken" if isinstance(outcome.error, NameTaken) else "Refused"
             refused = Condition(type="Ready", status="False", reason=reason, message=str(outcome.error))
-            await self._write_status(app, app.status or MyAppStatus(), (refused,))
+            await self._write_status(app, app.status, (refused,))
 
     async def _observe(self, app: MyApp) -> ObservedState:
         return ObservedState(
@@ -80,7 +80,7 @@ class MyAppReconciler(RequestReconciler[MyApp]):
         )
 
     async def _save_records(self, app: MyApp, records: ReleaseRecords) -> MyApp:
-        previous = app.status or MyAppStatus()
+        previous = app.status
         if records == ReleaseRecords.from_status(previous):
             return app
         return await self._apply_status(app, _with_records(previous, records))
@@ -149,13 +149,13 @@ class MyAppReconciler(RequestReconciler[MyApp]):
             replicas=(deployment.status.replicas or 0) if deployment else 0,
             ready_replicas=(deployment.status.ready_replicas or 0) if deployment else 0,
             selector=",".join(f"{name}={value}" for name, value in resources.selector_labels(app).items()),
-            conditions=(app.status or MyAppStatus()).conditions,
+            conditions=app.status.conditions,
         )
         await self._write_status(app, _with_records(status, records), conditions)
 
     async def _write_status(self, app: MyApp, status: MyAppStatus, conditions: tuple[Condition, ...]) -> None:
         """Write a changed status, and an Event if the reason has changed."""
-        previous = find_condition((app.status or MyAppStatus()).conditions, "Ready")
+        previous = find_condition(app.status.conditions, "Ready")
         now, generation = self.runtime.clock.now(), app.metadata.generation
         merged = status.conditions
         for condition in conditions:

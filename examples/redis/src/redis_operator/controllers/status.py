@@ -26,7 +26,7 @@ def build_status(
         members: the members. None if the reconcile failed before it inspected them.
         now: the time of new transitions.
     """
-    previous = cluster.status or RedisClusterStatus()
+    previous = cluster.status
     if members is None:
         nodes, running, covered = previous.nodes, previous.ready_replicas, previous.slots_covered
         replicas, masters = previous.replicas, previous.masters
