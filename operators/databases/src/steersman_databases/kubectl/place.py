@@ -73,7 +73,7 @@ Kubeconfig = Annotated[
     str, typer.Option("--kubeconfig", help="A kubeconfig file; $KUBECONFIG or ~/.kube/config unless given.")
 ]
 Output = Annotated[
-    Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="How to tell what was found.")
+    Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Output format.")
 ]
 _OPTIONS: Mapping[str, tuple[Any, str]] = {
     "namespace": (Namespace, ""),

@@ -1,0 +1,42 @@
+"""Help texts of command lines at 80 columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import typer
+from typer.main import get_command
+from typer.testing import CliRunner
+
+_COLUMNS = 80
+
+
+def help_problems(app: typer.Typer) -> list[str]:
+    """Return the option names and summaries that are incomplete in the help of any command."""
+    return [problem for path, command in _commands(get_command(app), ()) for problem in _problems(app, path, command)]
+
+
+def _commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, command
+    for name, each in getattr(command, "commands", {}).items():
+        yield from _commands(each, (*path, name))
+
+
+def _problems(app: typer.Typer, path: Sequence[str], command: Any) -> Iterator[str]:
+    result = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": str(_COLUMNS)})
+    where, text = " ".join(path) or "(top)", result.output
+    words = set(re.findall(r"[^\s,/|]+", text))
+    if result.exit_code != 0:
+        yield f"{where}: exit code {result.exit_code}"
+    yield from (f"{where}: {line!r} is too long" for line in text.splitlines() if len(line) > _COLUMNS)
+    yield from (f"{where}: {line!r} is cut" for line in text.splitlines() if re.search(r"…|\w\.\.\.(\s|$)", line))
+    for parameter in command.params:
+        names = [*parameter.opts, *parameter.secondary_opts] if parameter.param_type_name == "option" else []
+        yield from (f"{where}: {name} is missing" for name in names if name not in words)
+    flat = " ".join(text.split())
+    for name, each in getattr(command, "commands", {}).items():
+        summary = " ".join((each.help or "").partition("\n\n")[0].split())
+        if summary and f"{name} {summary}" not in flat:
+            yield f"{where}: summary of {name} is incomplete"
