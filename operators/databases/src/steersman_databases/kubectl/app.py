@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -19,12 +20,30 @@ from steersman_databases.kubectl.place import WRONG, Place, note, on_cluster, us
 
 app = typer.Typer(
     name="kubectl steersman",
-    help="Look at clusters and act on them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"steersman-databases {version('steersman-databases')}")
+        raise typer.Exit
+
+
+@app.callback()
+def plugin(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Show clusters and act on them.
+
+    Example: kubectl steersman status
+    """
+
 
 ClusterName = Annotated[str, typer.Argument(metavar="CLUSTER", show_default=False)]
 Wait = Annotated[bool, typer.Option(help="Wait for completion.")]
