@@ -12,6 +12,7 @@ import structlog
 
 from steersman.cache.cached_client import CachedClient
 from steersman.controller.events import EventRecorder
+from steersman.dependents import Dependents
 from steersman.meta import Object, ObjectKey
 from steersman.observability.runtime import Runtime
 
@@ -72,6 +73,7 @@ class ReconcilerContext:
     events: EventRecorder
     runtime: Runtime
     log: structlog.typing.FilteringBoundLogger
+    dependents: Dependents | None = None
 
 
 class RequestReconciler(ABC, Generic[T]):
@@ -87,6 +89,7 @@ class RequestReconciler(ABC, Generic[T]):
         self.events = context.events
         self.runtime = context.runtime
         self.log = context.log
+        self.dependents = context.dependents or Dependents(context.client)
 
     @abstractmethod
     async def reconcile(self, request: Request) -> Result | None:
