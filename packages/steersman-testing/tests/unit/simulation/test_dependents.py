@@ -1,4 +1,4 @@
-"""Dependents under faults at every API call: they converge, and prune only what is undeclared."""
+"""Dependents under faults: they converge, and prune undeclared ones only."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def is_secret(resource: ApiResource) -> bool:
 
 
 def require_prunable(resource: ApiResource) -> None:
-    """Require that a controller may delete objects of ``resource`` that are no longer declared.
+    """Require that undeclared objects of ``resource`` may be deleted.
 
     Raises:
         ValueError: deleting them deletes data.

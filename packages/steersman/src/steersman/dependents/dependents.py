@@ -1,4 +1,4 @@
-"""Applies dependents step by step, and prunes those that are no longer declared."""
+"""Applies dependents step by step, and prunes undeclared ones."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Dependents:
     async def _prune(
         self, owner: Object, declared: Sequence[Sequence[Dependent]], objects: tuple[Object, ...], limit: float
     ) -> DependentsState:
-        """Delete the dependents of ``owner`` that are not declared, unless they are too many."""
+        """Delete undeclared dependents of ``owner``, unless they are too many."""
         identities = {identity_of(each.kind, each.key) for each in chain.from_iterable(declared)}
         labels = {DEPENDENT_OF_LABEL: self._controller}
         undeclared = [
@@ -109,7 +109,7 @@ class Dependents:
     async def _delete(self, obj: Object) -> None:
         meta = obj.metadata
         try:
-            # The version: whoever removed our label or controller reference meanwhile keeps the object.
+            # The version protects an object that has lost our label or controller reference meanwhile.
             await self._client.delete(type(obj), obj.key, uid=meta.uid, resource_version=meta.resource_version)
         except NotFound:
             return
