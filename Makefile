@@ -44,6 +44,10 @@ $(READY): requirements/dev.txt $(PROJECTS) | $(if $(filter .uv/bin/uv,$(UV)),.uv
 demo: $(READY) ## PostgreSQL switchover under load and MySQL failover on a real cluster (first run 10 min, later 2 min)
 	@$(BIN)/python operators/databases/demo
 
+.PHONY: demo-operator
+demo-operator: $(READY) ## An example operator and an API server on this machine, without root or a cluster (15 s)
+	@$(BIN)/python examples/myapp/demo
+
 .PHONY: test
 test: $(READY) ## Unit tests of all packages, without root, Go or database servers (5 min)
 	@$(BIN)/pytest -n 4 --dist loadgroup --durations 30 --junitxml build/junit-unit.xml $(UNIT)
@@ -61,6 +65,12 @@ test-integration: $(READY) ## Tests with a real API server and real database ser
 conformance: $(READY) ## Run each conformance case on both API servers and compare the responses (3 min)
 	@$(BIN)/python -m devcluster build
 	@PYTHONPATH=tests/support:packages/steersman-testing/tests/support $(BIN)/python -m apiserver_cases
+
+.PHONY: differential
+differential: $(READY) ## Compare examples/prometheus with prometheus-operator on generated monitors (10 min)
+	@$(BIN)/python -m devcluster build
+	@export PROMETHEUS_DIRECTORY=$$($(BIN)/python -m devcluster servers | grep prometheus)/usr/bin; \
+		cd examples/prometheus && $(abspath $(BIN))/python -m pytest --timeout 1200 tests/differential
 
 .PHONY: e2e
 e2e: $(READY) ## All end-to-end tests on the devcluster, including faults (4 hours)

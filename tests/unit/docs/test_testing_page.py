@@ -23,7 +23,7 @@ def test_testing_page_tests_pass(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(
         "-p", "steersman_testing.pytest_plugin", "-m", "not envtest", "--strict-markers"
     )
-    result.assert_outcomes(passed=2, deselected=1)
+    result.assert_outcomes(passed=3, deselected=1)
 
 
 def test_pytest_page_lists_every_option_and_fixture() -> None:

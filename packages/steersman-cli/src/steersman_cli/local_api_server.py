@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from steersman.errors import ConfigurationError
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from steersman_testing import InMemoryApiServer
     from steersman_testing.envtest import Envtest
     from steersman_testing.serving import ApiEndpoint
+
+R = TypeVar("R")
 
 # Current contexts of the kubeconfig files of both API servers.
 _OWN_CONTEXTS = ("envtest", "steersman-testing")
@@ -43,42 +46,78 @@ def _in_memory_environment(port: int) -> Generator[Envtest]:
     from steersman_testing.envtest import Envtest
     from steersman_testing.envtest.directory import EnvironmentDirectory
 
-    with _serve_in_thread(port) as endpoint:
+    with _in_thread("api-server", partial(_serve, port)) as endpoint:
         config = ClusterConfig(server=endpoint.url, proxy_url="", source="the in-memory API server")
         with Envtest(EnvironmentDirectory(), config, None) as environment:
             yield environment
 
 
 @contextmanager
-def _serve_in_thread(port: int) -> Generator[ApiEndpoint]:
-    """Serve an in-memory API server in a thread.
-
-    The calling thread waits for changed files and signals.
-    """
-    started: Future[tuple[ApiEndpoint, Callable[[], object]]] = Future()
-    thread = threading.Thread(target=lambda: asyncio.run(_serve(port, started)), name="api-server", daemon=True)
-    thread.start()
-    endpoint, stop = started.result()
-    try:
-        yield endpoint
-    finally:
-        stop()
-        thread.join()
+def simulated_workloads(environment: Envtest) -> Generator[None]:
+    """Report workloads as ready for the length of a ``with`` block."""
+    with _in_thread("workloads", partial(_complete_workloads, environment)):
+        yield
 
 
-async def _serve(port: int, started: Future[tuple[ApiEndpoint, Callable[[], object]]]) -> None:
+async def _serve(port: int, started: Future[ApiEndpoint], stopped: asyncio.Event) -> None:
     from steersman_testing import InMemoryApiServer
     from steersman_testing.serving import serve
 
-    server, stopped, loop = InMemoryApiServer(), asyncio.Event(), asyncio.get_running_loop()
+    server = InMemoryApiServer()
+    async with serve(server, port=port) as endpoint:
+        started.set_result(endpoint)
+        await compact_periodically(server, stopped)
+
+
+async def _complete_workloads(environment: Envtest, started: Future[None], stopped: asyncio.Event) -> None:
+    from steersman.client import connect
+    from steersman.manager import Manager, ManagerOptions
+    from steersman_testing.workloads import complete_workloads
+
+    async with connect(environment.config) as transport:
+        manager = Manager(transport, ManagerOptions(name="steersman-workloads", blocked_loop_limit=0))
+        complete_workloads(manager)
+        started.set_result(None)
+        running = asyncio.create_task(manager.run())
+        waiting = asyncio.create_task(stopped.wait())
+        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        manager.stop()
+        await running
+
+
+@contextmanager
+def _in_thread(name: str, main: Callable[[Future[R], asyncio.Event], Coroutine[Any, Any, None]]) -> Generator[R]:
+    """Run ``main`` in a thread for the length of a ``with`` block.
+
+    The calling thread waits for changed files and signals.
+
+    Args:
+        name: name of the thread.
+        main: runs in an event loop of its own. It sets the result of the future, and returns after the event.
+    """
+    started: Future[R] = Future()
+    loops: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def run() -> None:
+        stopped = asyncio.Event()
+        loops.set_result((asyncio.get_running_loop(), stopped))
+        try:
+            await main(started, stopped)
+        except Exception as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()), name=name, daemon=True)
+    thread.start()
+    loop, stopped = loops.result()
     try:
-        async with serve(server, port=port) as endpoint:
-            started.set_result((endpoint, lambda: loop.call_soon_threadsafe(stopped.set)))
-            await compact_periodically(server, stopped)
-    except Exception as error:
-        if started.done():
-            raise
-        started.set_exception(error)
+        yield started.result()
+    finally:
+        with suppress(RuntimeError):  # the loop is closed after an error
+            loop.call_soon_threadsafe(stopped.set)
+        thread.join()
 
 
 async def compact_periodically(server: InMemoryApiServer, stopped: asyncio.Event) -> None:

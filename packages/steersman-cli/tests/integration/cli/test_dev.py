@@ -17,6 +17,8 @@ import pytest
 from framework_support.projects import CREATE, INIT, KIND, create_project, ours, steersman
 from framework_support.pty_terminal import CTRL_C, Terminal, run_in_terminal
 from steersman.api.apiextensions_v1 import CustomResourceDefinition
+from steersman.api.apply import apps, core, meta
+from steersman.api.apps_v1 import Deployment
 from steersman.client import Client, connect, load_config
 from steersman.errors import ApiError, ConfigurationError, Invalid
 from steersman.meta import ApiResource, ObjectKey, Unstructured, unstructured
@@ -26,6 +28,16 @@ DATABASE_USER = unstructured(ApiResource("mygroup.handsomeguy.cn", "v1alpha1", "
 CRD = ObjectKey("", "databaseusers.mygroup.handsomeguy.cn")
 TYPES = "src/databaseuser/api/v1alpha1/databaseuser.py"
 WEBHOOK = "src/databaseuser/webhooks/databaseuser.py"
+DEPLOYMENT = apps.Deployment(
+    metadata=meta.ObjectMeta(name="web", namespace="default"),
+    spec=apps.DeploymentSpec(
+        selector=meta.LabelSelector(match_labels={"app": "web"}),
+        template=core.PodTemplateSpec(
+            metadata=meta.TemplateMeta(labels={"app": "web"}),
+            spec=core.PodSpec(containers=[core.Container(name="web", image="web:1")]),
+        ),
+    ),
+)
 TIMEOUT_SECONDS = 60
 
 pytestmark = pytest.mark.xdist_group("project")
@@ -45,6 +57,7 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("api_server", [(), ("--envtest",)], ids=["memory", "envtest"])
 async def test_dev_runs_reloads_and_stops(project: Path, api_server: tuple[str, ...]) -> None:
     if api_server:
@@ -58,6 +71,8 @@ async def test_dev_runs_reloads_and_stops(project: Path, api_server: tuple[str, 
                 await client.create(database_user("rejected", foo="bad"))
             await client.create(database_user("one", foo="good"))
             await wait_until(lambda: is_reconciled(client, "one"))
+            await client.apply(DEPLOYMENT)
+            await wait_until(lambda: is_available(client))
 
             replace_in_file(
                 project / TYPES, "    foo: str | None = None", "    color: str = 'red'\n    foo: str = ''"
@@ -118,6 +133,10 @@ def database_user(name: str, **spec: str) -> Unstructured:
 async def is_reconciled(client: Client, name: str) -> bool:
     found = await client.get(DATABASE_USER, ObjectKey("default", name))
     return bool(found.to_dict().get("status"))
+
+
+async def is_available(client: Client) -> bool:
+    return bool((await client.get(Deployment, ObjectKey("default", "web"))).status.available_replicas)
 
 
 async def spec_fields(client: Client) -> set[str]:

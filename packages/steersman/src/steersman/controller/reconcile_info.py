@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 from steersman.controller.queue import QueueItem
+from steersman.controller.request import Request
 from steersman.controller.triggers import Trigger
 from steersman.dependents import BlockingDependent, DependentsState
-from steersman.meta import ObjectKey
 from steersman.observability.logging import log_context
 from steersman.observability.runtime import Clock
 
@@ -49,7 +49,7 @@ class ReconcileInfo:
     )
 
     def __init__(
-        self, controller: str, item: QueueItem[ObjectKey], attempt: int, clock: Clock, id_random: random.Random
+        self, controller: str, item: QueueItem[Request], attempt: int, clock: Clock, id_random: random.Random
     ) -> None:
         self.controller = controller
         self.request = item.key
@@ -101,7 +101,11 @@ class ReconcileInfo:
             "name": self.request.name,
             "reconcile_id": self.id,
         }
-        return {**fields, "trace_id": self.trace_id} if self.trace_id else fields
+        if self.request.cluster:
+            fields["cluster"] = self.request.cluster
+        if self.trace_id:
+            fields["trace_id"] = self.trace_id
+        return fields
 
     def to_builtins(self) -> dict[str, Any]:
         """Return JSON for debug endpoints: names of objects and fields, never values.

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from steersman.controller.permissions import Permission
-from steersman.controller.reconciler import Request
 from steersman.controller.sources import Source
-from steersman.meta import ApiResource, Object
+from steersman.meta import ApiResource, Object, ObjectKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +48,10 @@ class ControllerSpec:
 
     name: str
     resource: ApiResource
-    get_cached: Callable[[Request], Object | None]
+    get_cached: Callable[[ObjectKey], Object | None]
     options: ControllerOptions = ControllerOptions()
     sources: tuple[Source, ...] = ()
-    source_filter: Callable[[Request], bool] | None = None
+    source_filter: Callable[[ObjectKey], bool] | None = None
     owned_kinds: tuple[type[Object], ...] = ()
     prunable_kinds: tuple[type[Object], ...] = ()
     owned_resources: tuple[ApiResource, ...] = ()

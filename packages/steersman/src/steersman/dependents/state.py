@@ -91,14 +91,16 @@ class DependentsState(Struct, frozen=True):
             )
         return f"All {self.total} dependents are ready."
 
-    def condition(self, type: str, *, observed_generation: int | None = None) -> Condition:
-        """Return a condition of ``type``, such as ``Ready``, without a transition time."""
+    def condition(self, type: str) -> Condition:
+        """Return a condition of ``type``, such as ``Ready``.
+
+        ``Reconciler.status`` sets its generation and its transition time.
+        """
         return Condition(
             type=type,
             status="True" if self.ready else "False",
             reason=self.reason,
             message=self.message,
-            observed_generation=observed_generation,
         )
 
 
