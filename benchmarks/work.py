@@ -60,7 +60,7 @@ class WorkReconciler(RequestReconciler[Work]):
         if existing is None or existing.data != data:
             metadata = meta.ObjectMeta(name=request.name, namespace=request.namespace)
             await self.client.apply(core.ConfigMap(metadata=metadata, data=data), owner=work)
-        generation, status = work.metadata.generation, work.status or WorkStatus()
+        generation, status = work.metadata.generation, work.status
         if status.observed_generation == generation and status.config_map == request.name:
             return Result()
         status = WorkStatus(observed_generation=generation, config_map=request.name, started_at=started_at)

@@ -67,7 +67,7 @@ async def wait_until_all_done(client: Client, version: str, objects: int) -> _Pr
     progress = _Progress()
     async for event in client.watch(Work, resource_version=version, namespace=NAMESPACE, timeout=TIMEOUT_SECONDS):
         work = event.object
-        if work is None or work.status is None or work.status.config_map is None:
+        if work is None or work.status.config_map is None:
             continue
         if not completed_keys:
             progress.first = time.perf_counter()

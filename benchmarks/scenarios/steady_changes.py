@@ -90,7 +90,7 @@ class _Recorder:
                 continue
             self.seen.setdefault((work.metadata.name, work.metadata.generation), now)
             status = work.status
-            if status is not None and status.started_at is not None and status.observed_generation is not None:
+            if status.started_at is not None and status.observed_generation is not None:
                 self.started.setdefault((work.metadata.name, status.observed_generation), status.started_at)
                 self._progress.set()
 

@@ -211,8 +211,8 @@ def _mismatches_of(obj: Gadget, config_map: ConfigMap | None) -> Iterable[str]:
             yield f"its ConfigMap says {config_map.data.get('text')!r}, its spec {obj.spec.text!r}"
         if owner is None or owner.uid != obj.metadata.uid:
             yield "its ConfigMap has the UID of a previous gadget as owner"
-    if obj.status is None or obj.status.observed_generation != obj.metadata.generation:
-        seen = obj.status.observed_generation if obj.status is not None else None
+    if obj.status.observed_generation != obj.metadata.generation:
+        seen = obj.status.observed_generation
         yield f"status has seen generation {seen} of {obj.metadata.generation}"
     elif obj.status.fingerprint != wanted["fingerprint"]:
         yield "the fingerprint in its status is outdated"

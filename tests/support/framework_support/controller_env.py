@@ -21,9 +21,9 @@ from steersman.controller import (
     Result,
 )
 from steersman.controller.controller import TraceSpan
+from steersman.dependents import Dependents
 from steersman.errors import ApiStatus, Conflict
 from steersman.manager import Manager
-from steersman.meta import ObjectKey
 from steersman.observability import metrics
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
@@ -32,9 +32,9 @@ from steersman_testing import InMemoryApiServer, virtual_runtime
 NAMESPACE = "orders"
 
 
-def key(name: str) -> ObjectKey:
+def key(name: str) -> Request:
     """Key of an object in the namespace of these tests."""
-    return ObjectKey(NAMESPACE, name)
+    return Request(NAMESPACE, name)
 
 
 @dataclass
@@ -64,8 +64,13 @@ class ControllerEnv:
 
     def context(self) -> ReconcilerContext:
         """Context of a reconciler."""
+        client = self.cached
         return ReconcilerContext(
-            client=self.cached, events=self.recorder(), runtime=self.runtime, log=get_logger("test")
+            dependents=Dependents(client),
+            client=client,
+            events=self.recorder(),
+            runtime=self.runtime,
+            log=get_logger("test"),
         )
 
     def create_widgets(self, *names: str, depth: int = 1) -> None:

@@ -258,7 +258,7 @@ class StaleObservedGeneration(WebAppReconciler):
     """Never updates the observed generation."""
 
     async def write_status(self, webapp: WebApp, status: Any, reason: str, message: str) -> None:
-        if webapp.status is None or webapp.status.observed_generation is None:
+        if webapp.status.observed_generation is None:
             await super().write_status(webapp, status, reason, message)
 
 

@@ -129,6 +129,6 @@ async def test_samples_are_accepted(envtest: Envtest, envtest_namespace: str) ->
 async def wait_for_status(client: Client, key: ObjectKey) -> v1.CronJobStatus:
     """Return the first status that the operator writes."""
     async with asyncio.timeout(30):
-        while (status := (await client.get(v1.CronJob, key)).status) is None:
+        while not (status := (await client.get(v1.CronJob, key)).status).conditions:
             await asyncio.sleep(0.05)
     return status

@@ -64,7 +64,6 @@ class CronJobDriver:
     async def status(self) -> CronJobStatus:
         """Return the status of the CronJob."""
         status = (await self.client.get(CronJob, KEY)).status
-        assert status is not None
         return status
 
     async def available_condition(self) -> str:

@@ -25,7 +25,7 @@ async def leader_response(client: CachedClient, path: str) -> ServerResponse:
     service = await client.get_or_none(LeaderService, ObjectKey(parts[1], parts[2]))
     if service is None:
         return ServerResponse(f"LeaderService {parts[1]}/{parts[2]} does not exist\n", 404)
-    leader = service.status.leader if service.status is not None else None
+    leader = service.status.leader
     return ServerResponse(leader_document(leader), content_type="application/json")
 
 

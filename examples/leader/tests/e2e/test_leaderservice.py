@@ -83,7 +83,7 @@ class Orders:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 service = await self.client.get(LeaderService, ObjectKey(self.namespace, "orders"))
-                leader = service.status.leader if service.status is not None else None
+                leader = service.status.leader
                 term = after.term if after is not None else 0
                 writers = await self.log()
                 if leader is not None and leader.term > term and ("acknowledged", leader.pod, leader.term) in writers:

@@ -57,7 +57,7 @@ class Cluster:
     def status(self) -> LeaderServiceStatus:
         found = self.server.read(LeaderService, KEY)
         assert found is not None
-        return found.status or LeaderServiceStatus()
+        return found.status
 
     def reason(self, kind: str = "Ready") -> str:
         condition = find_condition(self.status().conditions, kind)

@@ -114,7 +114,7 @@ def one_pod_is_published(world: World[Outside]) -> None:
         return
     labelled = [each.metadata.name for each in world.read_all(Pod) if role_label(declared) in each.metadata.labels]
     assert len(labelled) <= 1, f"{labelled} have the label of the leader"
-    leader = declared.status.leader if declared.status is not None else None
+    leader = declared.status.leader
     if leader is not None:
         assert world.outside.leader_of_term.setdefault(leader.term, leader.uid) == leader.uid, (
             "a term has two leaders"

@@ -86,7 +86,7 @@ class ReleaseRecords:
 def update_records(observed: ObservedState) -> ReleaseRecords:
     """Return the records after this observation."""
     app = observed.app
-    previous = ReleaseRecords.from_status(app.status or MyAppStatus())
+    previous = ReleaseRecords.from_status(app.status)
     failed = previous.failed if previous.failed is not None and previous.failed.release == app.release else None
     records = ReleaseRecords(previous.last_good, failed, _last_migration(observed, previous.migrated))
     if failed is not None:
@@ -126,7 +126,7 @@ def release_to_run(observed: ObservedState, records: ReleaseRecords) -> Release 
 
 def obsolete_config_maps(app: MyApp, config_maps: tuple[ConfigMap, ...]) -> list[ConfigMap]:
     """Return the ConfigMaps that no release needs. Until a rollout is complete, all are needed."""
-    if app.status is None or app.status.release != app.release:
+    if app.status.release != app.release:
         return []
     return [c for c in config_maps if c.metadata.name != app.release.config]
 

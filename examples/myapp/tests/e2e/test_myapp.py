@@ -58,8 +58,8 @@ class Application:
         async def matching_app() -> MyApp | None:
             app = await self.client.get(MyApp, self.key)
             status = app.status
-            current = status is not None and status.observed_generation == app.metadata.generation
-            return app if current and status and (status.phase, app.spec.version) == (phase, version) else None
+            current = status.observed_generation == app.metadata.generation
+            return app if current and (status.phase, app.spec.version) == (phase, version) else None
 
         return await wait_for_result(matching_app, seconds)
 
@@ -137,7 +137,7 @@ async def test_app_lifecycle_succeeds() -> None:
     async with deployed_application() as app:
         await app.apply(database={"enabled": True, "storage": "256Mi"}, rolloutDeadlineSeconds=20)
         status = (await app.wait_for_phase("Ready", "1.2.0")).status
-        assert status is not None and (status.version, status.ready_replicas) == ("1.2.0", 3)
+        assert (status.version, status.ready_replicas) == ("1.2.0", 3)
         assert await app.get_json("/readyz") == {"version": "1.2.0", "migrations": ["1.2.0"]}
         assert (await app.get_json("/"))["visits"] == 1
         assert 'myapp_reconcile_total{name="my-application"' in await app.metrics()
@@ -150,7 +150,7 @@ async def test_app_lifecycle_succeeds() -> None:
         for version, reason in (("1.3.1", "RolloutFailed"), ("1.4.0", "MigrationFailed")):
             await app.patch_spec(version=version)
             status = (await app.wait_for_phase("RolledBack", version)).status
-            assert status is not None and status.version == "1.3.0"
+            assert status.version == "1.3.0"
             degraded = find_condition(status.conditions, "Degraded")
             assert degraded is not None and (degraded.status, degraded.reason) == ("True", reason)
             assert await app.image() == "example.com/myapp:1.3.0"
@@ -186,6 +186,6 @@ async def test_autoscaler_scales_replicas() -> None:
 
         async def scaled() -> bool:
             status = (await app.client.get(MyApp, app.key)).status
-            return status is not None and (status.phase, status.ready_replicas) == ("Ready", 2)
+            return (status.phase, status.ready_replicas) == ("Ready", 2)
 
         assert await wait_for_result(scaled, 120)

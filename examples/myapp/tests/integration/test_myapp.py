@@ -112,8 +112,8 @@ class SimulatedCluster:
             while True:
                 app = await self.client.get(MyApp, self.key)
                 status = app.status
-                observed = status is not None and status.observed_generation == app.metadata.generation
-                if observed and status is not None and (status.phase, app.spec.version) == (phase, version):
+                observed = status.observed_generation == app.metadata.generation
+                if observed and (status.phase, app.spec.version) == (phase, version):
                     return status
                 await asyncio.sleep(0.05)
 

@@ -66,13 +66,13 @@ async def upgrade_scenario(world: World[ImageRegistry]) -> None:
 def observed_version(world: World[ImageRegistry]) -> str:
     """Return the version that the conditions describe."""
     app = world.read(MyApp, KEY)
-    current = app is not None and app.status is not None and app.status.observed_generation == app.metadata.generation
+    current = app is not None and app.status.observed_generation == app.metadata.generation
     return app.spec.version if app is not None and current else ""
 
 
 def app_phase(world: World[ImageRegistry]) -> str:
     app = world.read(MyApp, KEY)
-    return app.status.phase or "" if app is not None and app.status is not None else ""
+    return app.status.phase or "" if app is not None else ""
 
 
 def no_unmigrated_image_runs(world: World[ImageRegistry]) -> None:
@@ -90,7 +90,7 @@ def no_unmigrated_image_runs(world: World[ImageRegistry]) -> None:
 def serving_deployment_is_kept(world: World[ImageRegistry]) -> None:
     """After the first rollout, a working version always exists."""
     app = world.read(MyApp, KEY)
-    if app is None or app.status is None or app.metadata.deletion_timestamp is not None:
+    if app is None or app.metadata.deletion_timestamp is not None:
         return
     if app.status.version is not None:
         assert world.read(Deployment, KEY) is not None, f"{app.status.version} served, and there is no Deployment"

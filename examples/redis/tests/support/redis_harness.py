@@ -38,7 +38,7 @@ class RedisClusterDriver:
         await self.user.patch(RedisCluster, self.key, MergePatch({"spec": spec}))
 
     async def status(self) -> RedisClusterStatus:
-        return (await self.user.get(RedisCluster, self.key)).status or RedisClusterStatus()
+        return (await self.user.get(RedisCluster, self.key)).status
 
     async def wait_ready(self, seconds: float = 600) -> RedisClusterStatus:
         """Wait until the operator reports the desired state."""
@@ -65,7 +65,7 @@ class RedisClusterDriver:
         deadline = asyncio.get_running_loop().time() + seconds
         while True:
             found = await self.user.get(RedisCluster, self.key)
-            status = found.status or RedisClusterStatus()
+            status = found.status
             if predicate(status, status.observed_generation == found.metadata.generation):
                 return
             assert asyncio.get_running_loop().time() < deadline, f"not within {seconds} s: {status}"

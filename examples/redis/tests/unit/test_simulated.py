@@ -32,7 +32,7 @@ async def fake_kubelet(world: RedisSimulation) -> None:
 
 def cluster_phase(world: RedisSimulation) -> str:
     found = world.read(RedisCluster, KEY)
-    status = found.status if found is not None and found.status is not None else RedisClusterStatus()
+    status = found.status if found is not None else RedisClusterStatus()
     current = found is not None and status.observed_generation == found.metadata.generation
     return status.phase or "" if current else ""
 

@@ -62,7 +62,7 @@ class LeaderServiceReconciler(RequestReconciler[LeaderService]):
 
     async def _find_leader(self, service: LeaderService, pods: Sequence[Pod]) -> tuple[Pod | None, Leader | None]:
         """Return the leader of the Lease, or choose one."""
-        current = service.status.leader if service.status is not None else None
+        current = service.status.leader
         if service.spec.fencing == "Sidecar":
             key = ObjectKey(service.metadata.namespace, lease_name(service.metadata.name))
             lease = await self.client.get_or_none(Lease, key)
@@ -82,7 +82,7 @@ class LeaderServiceReconciler(RequestReconciler[LeaderService]):
         It precedes the publication. Another process of the operator can then neither choose another pod, nor use the
         term again.
         """
-        previous = service.status or LeaderServiceStatus()
+        previous = service.status
         status = replace(previous, leader=leader, term=_own_term(service, leader))
         return await self.client.apply_status(service, status, resource_version=service.metadata.resource_version)
 
@@ -128,7 +128,7 @@ class LeaderServiceReconciler(RequestReconciler[LeaderService]):
                     await self.client.delete(kind, found.key, uid=found.metadata.uid)
 
     async def _update_status(self, service: LeaderService, pods: Sequence[Pod], leader: Leader | None) -> None:
-        previous = service.status or LeaderServiceStatus()
+        previous = service.status
         conditions, now = previous.conditions, self.runtime.clock.now()
         for condition in (ready_condition(service, pods, leader), fenced_condition(service, pods)):
             conditions = set_condition(conditions, condition, now)
@@ -146,7 +146,7 @@ class LeaderServiceReconciler(RequestReconciler[LeaderService]):
         """Register the controller and its watches."""
         services = manager.cache.informer(LeaderService).store
 
-        def services_of(pod: Pod) -> list[Request]:
+        def services_of(pod: Pod) -> list[ObjectKey]:
             found = services.by_index("namespace", pod.metadata.namespace)
             return [
                 service.key
@@ -175,10 +175,10 @@ def _own_term(service: LeaderService, leader: Leader | None) -> int | None:
     """Return ``status.term`` as the operator writes it. With sidecars, they do."""
     if service.spec.fencing == "Sidecar":
         return None
-    recorded = service.status.term if service.status is not None else None
+    recorded = service.status.term
     return leader.term if leader is not None else recorded
 
 
 def _is_new(service: LeaderService, leader: Leader) -> bool:
-    current = service.status.leader if service.status is not None else None
+    current = service.status.leader
     return current is None or (current.uid, current.term) != (leader.uid, leader.term)

@@ -63,5 +63,5 @@ class LeaderServiceTerms:
 
 def highest_term(service: LeaderService) -> int:
     """Return the highest term of the service; 0 if there was none."""
-    recorded = service.status.term if service.status is not None else None
+    recorded = service.status.term
     return max(recorded or 0, service.spec.min_term)

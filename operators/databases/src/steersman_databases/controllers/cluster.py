@@ -183,7 +183,7 @@ class ClusterReconciler(RequestReconciler[C]):
     async def _advance(self, charge: Charge, cluster: C, report: _Report) -> None:
         """Everything up to and including one step."""
         seen = await Instances(charge, self._parts.engine, self._parts.topology).regain()
-        told = "" if cluster.status is None else cluster.status.version or ""
+        told = cluster.status.version or ""
         due = due_of(charge.view, told, seen.observed)
         if due is not None:
             charge = replace(charge, view=as_it_runs(charge.view, due))
@@ -438,7 +438,7 @@ class ClusterReconciler(RequestReconciler[C]):
 
 
 def _has_served(cluster: Cluster) -> bool:
-    return bool(cluster.status and cluster.status.version)
+    return bool(cluster.status.version)
 
 
 def _data(cluster: Cluster, seen: Seen) -> DataOfCluster:

@@ -279,13 +279,13 @@ def phase_of(cluster: Cluster, findings: Findings) -> ClusterPhase:
         return "Failed"
     if ready is not None and ready.reason in _NEEDS_THE_CLUSTER:
         return "Pending"
-    begun = cluster.status is not None and cluster.status.phase in _ONCE_READY
+    begun = cluster.status.phase in _ONCE_READY
     made = all(f.holds for f in findings.found.values() if f.type in _MADE_FIRST)
     return "Degraded" if begun or (made and ready is not None and ready.reason == "Degraded") else "Provisioning"
 
 
 def _was_ready(cluster: Cluster) -> Finding | None:
-    ready = None if cluster.status is None else find_condition(cluster.status.conditions, "Ready")
+    ready = find_condition(cluster.status.conditions, "Ready")
     return None if ready is None else _finding_of(ready)
 
 
@@ -396,7 +396,7 @@ def describe(cluster: Cluster, view: ClusterView, step: Step | Wait | None, find
     """The condition Ready, from what is to be done next, and from all other conditions as they will be told."""
     told = [*findings.found.values(), *_kept(cluster, findings)]
     troubled = [f for f in told if not f.holds and f.reason not in _STILL_AS_DECLARED]
-    begun = cluster.status is not None and cluster.status.phase in _ONCE_READY
+    begun = cluster.status.phase in _ONCE_READY
     if isinstance(step, Wait):
         findings.tell("Ready", False, step.reason, step.message)
     elif step is not None:
@@ -415,7 +415,7 @@ def describe(cluster: Cluster, view: ClusterView, step: Step | Wait | None, find
 
 def _kept(cluster: Cluster, findings: Findings) -> Sequence[Finding]:
     """What was told before of conditions that this reconcile did not come to."""
-    former = () if cluster.status is None else cluster.status.conditions
+    former = cluster.status.conditions
     known = findings.found.keys() | findings.absent | {"Ready", "Paused"}
     return [_finding_of(c) for c in former if c.type not in known]
 

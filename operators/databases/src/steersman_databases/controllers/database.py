@@ -126,7 +126,7 @@ class DatabaseReconciler(RequestReconciler[Database]):
 
 def _paused(database: Database) -> Outcome:
     """As ready as it was: nobody looks."""
-    phase = database.status.phase if database.status is not None and database.status.phase else "Pending"
+    phase = database.status.phase or "Pending"
     message = f"nothing is written while {PAUSED} is true"
     return Outcome(phase=phase, reason="Paused", message=message, retry_after=None)
 

@@ -97,7 +97,7 @@ def status_of(
     Args:
         endpoint: where applications connect to; None where that is not known now, and what was known stays.
     """
-    former = database.status or DatabaseStatus()
+    former = database.status
     connection = former.connection_string
     if endpoint is not None:
         connection = masked_uri(uri_scheme, endpoint, database.username, database.database_name)

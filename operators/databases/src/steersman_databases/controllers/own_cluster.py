@@ -69,7 +69,7 @@ class OwnCluster:
             storage = max(self.database.storage_size, present.spec.storage.size)
             config, uid = own_cluster(self.database, storage), present.metadata.uid
             cluster = await self.client.apply(config, owner=self.database, uid=uid)
-        if cluster.status is None or not cluster.status.primary:
+        if not cluster.status.primary:
             raise _waiting(cluster)
 
     async def claims(self) -> tuple[PersistentVolumeClaim, ...]:
@@ -188,16 +188,16 @@ def _check(database: Database, contents: Contents) -> None:
 def _stopping(cluster: Cluster) -> str:
     """What a cluster that is being deleted waits for; what it said before is of no use any more."""
     waiting, status = f"waiting for {_named(cluster)} to stop", cluster.status
-    ready = find_condition(status.conditions, READY) if status is not None and status.phase == "Deleting" else None
+    ready = find_condition(status.conditions, READY) if status.phase == "Deleting" else None
     return waiting if ready is None else f"{waiting}: {ready.message}"
 
 
 def _waiting(cluster: Cluster) -> Blocked:
     """Why a cluster does not serve yet, in the words of a ``Database``."""
-    condition = find_condition(cluster.status.conditions, READY) if cluster.status is not None else None
+    condition = find_condition(cluster.status.conditions, READY)
     if condition is None or condition.status == "True":
         condition = Condition(type=READY, status="False", reason="Creating", message="waiting for its controller")
     reason = condition.reason if condition.reason in _SAME else _OTHER.get(condition.reason, "ServerStarting")
-    failed = reason in REASONS or (cluster.status is not None and cluster.status.phase == "Failed")
+    failed = reason in REASONS or cluster.status.phase == "Failed"
     phase: Phase = "Pending" if reason in _OUTSIDE else "Failed" if failed else "Provisioning"
     return Blocked(phase, reason, f"{_named(cluster)}: {condition.message}")

@@ -113,7 +113,7 @@ class Servers:
             raise NotLocated("ServerNotFound", f"{called} {key} is being deleted", gone=True)
         if cluster.spec.hibernated:
             raise NotLocated("ServerNotReady", f"{called} {key} is hibernated")
-        if cluster.status is None or not cluster.status.primary:
+        if not cluster.status.primary:
             raise NotLocated("ServerNotReady", f"{called} {key} has no primary yet")
         engine = engine_of(kind)
         return Located(await self.opened(called, engine, key), self.contents(engine), key.namespace)
@@ -335,8 +335,8 @@ def _is_labelled(of: Database | DatabaseUser) -> TypeGuard[DatabaseUser]:
 def _was_let_in(of: Database | DatabaseUser) -> bool:
     """Whether something may have been made for it on a server: no other may wait, and so learn that one is there."""
     if isinstance(of, DatabaseUser):
-        return of.status is not None and bool(of.status.server)
-    return of.status is not None and bool(of.status.connection_string)
+        return bool(of.status.server)
+    return bool(of.status.connection_string)
 
 
 def _not_permitted(target: str, guest: str, how: str, *, gone: bool) -> NotLocated:

@@ -105,7 +105,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         deleted = user.metadata.deletion_timestamp is not None
         if is_paused(user) and not deleted:
             self._surveys.forget(KIND, request)
-            await self._report(user, user.status or DatabaseUserStatus(), None)
+            await self._report(user, user.status, None)
             return Result()
         try:
             if deleted:
@@ -151,7 +151,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
             raise
         status = DatabaseUserStatus(
             observed_generation=user.metadata.generation,
-            conditions=(user.status or DatabaseUserStatus()).conditions,
+            conditions=user.status.conditions,
             server=done.server,
             secret_name=done.secret,
             last_rotation_time=done.rotated,
@@ -245,7 +245,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         if FINALIZER not in user.metadata.finalizers:
             return
         left = await self._drop(user)
-        if left and (server := (user.status or DatabaseUserStatus()).server):
+        if left and (server := user.status.server):
             self.events.normal(user, "UserRetained", f"user {user.spec.user} was not dropped on {server}: {left}")
         await remove_finalizer(self.client, user, FINALIZER)
 
@@ -308,7 +308,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         room = _LONGEST_MESSAGE - len(forced)
         message = (message if len(message) <= room else f"{message[: room - 1]}…") + forced
         ready = UserCondition(type="Ready", status="False", reason="ProvisionFailed", message=message)
-        former = user.status or DatabaseUserStatus()
+        former = user.status
         server = failed.server or former.server
         status = replace(former, observed_generation=user.metadata.generation, server=server)
         if (done := failed.done) is not None:
@@ -330,7 +330,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         # The cache may not hold our last status yet, and nobody should read the same news twice.
         former = (await self.client.live.get(DatabaseUser, user.key)).status
         await self.client.apply_status(user, status)
-        known = find_condition(former.conditions, told.type) if former is not None else None
+        known = find_condition(former.conditions, told.type)
         if known is None or (known.status, known.message) != (told.status, told.message):
             emit = self.events.warning if told.status == "False" else self.events.normal
             emit(user, told.reason, told.message)
@@ -341,7 +341,7 @@ def _require_unmoved(user: DatabaseUser) -> None:
 
     Raises Failed, and NotLocated where none is named.
     """
-    former = user.status.server if user.status is not None else None
+    former = user.status.server
     if user.spec.server_ref is None and former and former.rpartition(":")[0] != host_of(cluster_of(user)[1]):
         raise Failed(
             f"the user may have been made on {former}, and the label {TARGET_LABEL} names another cluster now:"

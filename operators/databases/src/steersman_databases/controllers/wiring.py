@@ -93,8 +93,8 @@ def _placed(builder: Builder[C], kind: type[C]) -> Builder[C]:
 
 def _reachable(cluster: PostgreSQLCluster | MySQLCluster) -> object:
     """What of a cluster matters to those who are on it."""
-    spec, status = cluster.spec, cluster.status
-    serves = status is not None and bool(status.primary)
+    spec = cluster.spec
+    serves = bool(cluster.status.primary)
     return (serves, spec.allowed_namespaces, spec.hibernated, cluster.metadata.deletion_timestamp)
 
 

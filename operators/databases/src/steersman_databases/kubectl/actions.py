@@ -210,7 +210,7 @@ async def _until(
 
 
 def _status(cluster: Cluster) -> ClusterStatus:
-    return cluster.status or ClusterStatus()
+    return cluster.status
 
 
 def _require(cluster: Cluster, instances: Sequence[str]) -> None:

@@ -34,7 +34,7 @@ async def find_cluster(client: Client, key: ObjectKey) -> Cluster:
             missing.append(error)
     if not found:
         raise _of_all(missing)
-    return min(found, key=lambda each: each.status is None or not each.status.primary)
+    return min(found, key=lambda each: not each.status.primary)
 
 
 async def all_clusters(client: Client, namespace: str) -> list[Cluster]:

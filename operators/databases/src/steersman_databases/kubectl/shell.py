@@ -43,7 +43,7 @@ async def member_pod(
     labelled = [pod for pod in pods.items if pod.metadata.deletion_timestamp is None]
     if not labelled:
         raise Refused(f"cluster {named(key)} has no {role} now: see kubectl steersman status {key.name}")
-    primary = None if replica or cluster.status is None else _pod_of(key, cluster.status.primary or "")
+    primary = None if replica else _pod_of(key, cluster.status.primary or "")
 
     def rank(pod: Pod) -> tuple[bool, bool, str]:
         # A member that is cut off cannot take its label away: after a failover two are labelled as primary.

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from steersman.client import Client
 from steersman.meta import Condition, FrozenStruct, ObjectKey, encode
-from steersman_databases.api import Cluster, ClusterStatus
+from steersman_databases.api import Cluster
 from steersman_databases.api.cluster_parts import ClusterMember, LastSwitchover
 from steersman_databases.api.conditions import next_step
 from steersman_databases.api.group import is_paused
@@ -64,7 +64,7 @@ async def cluster(client: Client, key: ObjectKey) -> ClusterReport:
 
 def report(cluster: Cluster) -> ClusterReport:
     """What stands in the object's status, in the order in which people ask for it."""
-    status, kind = cluster.status or ClusterStatus(), type(cluster).api_resource.kind
+    status, kind = cluster.status, type(cluster).api_resource.kind
     return ClusterReport(
         namespace=cluster.metadata.namespace,
         name=cluster.metadata.name,

@@ -78,7 +78,7 @@ async def test_the_generated_role_is_all_that_the_operator_needs(installed: Envt
 async def _until_reason(client: Client, key: ObjectKey, reason: str) -> None:
     while True:
         status = (await client.get(Database, key)).status
-        if status is not None and status.conditions:
+        if status.conditions:
             assert status.phase != "Failed", status.conditions[0].message
             if status.conditions[0].reason == reason:
                 return

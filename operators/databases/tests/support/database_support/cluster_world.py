@@ -255,7 +255,7 @@ class ClusterWorld:
 
         def is_ready() -> bool:
             cluster = self.cluster
-            if cluster is None or cluster.status is None or cluster.status.phase != "Ready":
+            if cluster is None or cluster.status.phase != "Ready":
                 return False
             if cluster.status.observed_generation != cluster.metadata.generation:
                 return False

@@ -99,13 +99,13 @@ class World:
     def reason(self) -> str:
         """The reason of its condition Ready; empty before there is one."""
         found = self.database
-        return found.status.conditions[0].reason if found and found.status and found.status.conditions else ""
+        return found.status.conditions[0].reason if found and found.status.conditions else ""
 
     @property
     def message(self) -> str:
         """What that condition says; empty before there is one."""
         found = self.database
-        return found.status.conditions[0].message if found and found.status and found.status.conditions else ""
+        return found.status.conditions[0].message if found and found.status.conditions else ""
 
     @property
     def cluster(self) -> Cluster | None:
@@ -136,9 +136,7 @@ class World:
 
     async def ready(self) -> None:
         """Waits for phase Ready."""
-        await self.until(
-            "Ready", lambda: self.database and self.database.status and self.database.status.phase == "Ready"
-        )
+        await self.until("Ready", lambda: self.database and self.database.status.phase == "Ready")
 
     @asynccontextmanager
     async def operator(self, transport: CuttableTransport | None = None) -> AsyncGenerator[Manager]:

@@ -110,7 +110,7 @@ async def ready(world: Clusters) -> None:
 
     def is_ready() -> bool:
         found = world.read(PostgreSQLCluster, KEY)
-        if found is None or found.status is None or found.status.phase != "Ready":
+        if found is None or found.status.phase != "Ready":
             return False
         generations = found.status.observed_generation, found.metadata.generation
         return generations[0] == generations[1] and found.status.ready_instances == found.spec.instances
@@ -198,7 +198,7 @@ async def configured(world: Clusters) -> None:
 
 def _told(world: Clusters, type_: str) -> str:
     found = world.read(PostgreSQLCluster, KEY)
-    conditions = found.status.conditions if found is not None and found.status is not None else ()
+    conditions = found.status.conditions if found is not None else ()
     return next((c.reason for c in conditions if c.type == type_), "")
 
 

@@ -234,7 +234,7 @@ async def ready(world: Groups) -> None:
 
     def is_ready() -> bool:
         found = world.read(MySQLCluster, KEY)
-        if found is None or found.status is None or found.status.phase != "Ready":
+        if found is None or found.status.phase != "Ready":
             return False
         generations = found.status.observed_generation, found.metadata.generation
         return generations[0] == generations[1] and found.status.ready_instances == found.spec.instances
@@ -393,7 +393,7 @@ async def _act(world: Groups) -> None:
     while True:
         await world.sleep(10.0)
         found = world.read(MySQLCluster, KEY)
-        if found is None or found.status is None:
+        if found is None:
             continue
         outage, errant = found.status.outage, [m.name for m in found.status.members if m.errant]
         if outage is not None and outage.choices and _told(world, "Recoverable").startswith("Consent"):
@@ -451,7 +451,7 @@ def _kill(world: Groups, *servers: Mysqld) -> None:
 
 def _told(world: Groups, type_: str) -> str:
     found = world.read(MySQLCluster, KEY)
-    conditions = found.status.conditions if found is not None and found.status is not None else ()
+    conditions = found.status.conditions if found is not None else ()
     return next((c.reason for c in conditions if c.type == type_), "")
 
 

@@ -83,7 +83,7 @@ def the_secret_opens(world: Users) -> None:
     """Once a user is provisioned, what its Secret says opens the server, whatever was cut off where."""
     user = world.read(DatabaseUser, CLERK)
     secret = world.read(Secret, ObjectKey("default", "clerk-user"))
-    if user is None or secret is None or user.metadata.deletion_timestamp is not None or user.status is None:
+    if user is None or secret is None or user.metadata.deletion_timestamp is not None:
         return
     ready = [c for c in user.status.conditions if c.type == "Ready" and c.status == "True"]
     held = {key: value.decode() for key, value in secret.data.items()}
@@ -94,7 +94,7 @@ def the_secret_opens(world: Users) -> None:
 def ready(world: Users) -> bool:
     """Whether the user is provisioned."""
     user = world.read(DatabaseUser, CLERK)
-    conditions = user.status.conditions if user is not None and user.status is not None else ()
+    conditions = user.status.conditions if user is not None else ()
     return any(c.type == "Ready" and c.status == "True" for c in conditions)
 
 

@@ -102,7 +102,7 @@ class UsersWorld:
     def condition(self, name: str = "clerk", namespace: str = "default") -> UserCondition | None:
         """Its condition Ready."""
         found = self.read(name, namespace)
-        conditions = found.status.conditions if found is not None and found.status is not None else ()
+        conditions = found.status.conditions if found is not None else ()
         return next((c for c in conditions if c.type == "Ready"), None)
 
     def database_reason(self, name: str, namespace: str = "default") -> str:

@@ -67,7 +67,7 @@ class FurnishedWorld(ClusterWorld):
     def told(self) -> str:
         """What the Database shop says of itself."""
         shop = self.server.read(Database, ObjectKey("default", "shop"))
-        conditions = shop.status.conditions if shop is not None and shop.status is not None else ()
+        conditions = shop.status.conditions if shop is not None else ()
         return next((c.reason for c in conditions if c.type == "Ready"), "")
 
     def set(self) -> bool:

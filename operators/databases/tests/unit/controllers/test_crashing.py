@@ -147,6 +147,6 @@ async def test_a_database_says_that_its_own_server_crashes(engine: str, monkeypa
         await world.create()
         await world.until("told", lambda: world.reason == "ServerCrashing")
         assert "the server in pod orders-0-0 ended 4 times" in world.message
-        assert world.database and world.database.status and world.database.status.phase == "Failed"
+        assert world.database and world.database.status.phase == "Failed"
         monkeypatch.setenv(variable, "registry.test/mended")
         await world.ready()

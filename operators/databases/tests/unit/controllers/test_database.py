@@ -43,7 +43,7 @@ async def test_becomes_ready_and_then_writes_nothing(engine: str) -> None:
         await world.create()
         await world.ready()
         database, cluster, at = world.database, world.cluster, f"orders-primary.default:{PORTS[engine]}/orders"
-        assert database is not None and database.status is not None and cluster is not None
+        assert database is not None and cluster is not None
         assert database.status.connection_string == f"{engine}://orders:<secret>@{at}"
         assert database.status.observed_generation == database.metadata.generation
         assert (cluster.spec.instances, cluster.spec.version) == (1, VERSIONS[engine])
@@ -147,7 +147,7 @@ async def test_others_may_be_on_its_cluster_and_claim_nothing_of_its_own(engine:
 
     def condition(name: str) -> str:
         user = world.server.read(DatabaseUser, _key(name))
-        return user.status.conditions[0].message if user and user.status and user.status.conditions else ""
+        return user.status.conditions[0].message if user and user.status.conditions else ""
 
     async with world.operator():
         await world.create()
@@ -199,13 +199,13 @@ async def test_where_to_connect_stays_told_while_the_server_hangs(engine: str) -
         await world.create()
         await world.ready()
         database = world.database
-        assert database is not None and database.status is not None
+        assert database is not None
         told = database.status.connection_string
         world.sql.hangs = True
         world.sql.drop_user("orders")
         await world.until("noticed", lambda: world.reason == "ServerUnreachable", 60)
         database = world.database
-        assert database is not None and database.status is not None
+        assert database is not None
         assert database.status.connection_string == told
         world.sql.hangs = False
         await world.until("looked at again", lambda: world.reason == "DatabaseReady", 40)
@@ -229,7 +229,7 @@ async def test_what_cannot_be_is_said_once(engine: str, fields: dict[str, str], 
         await world.create(**fields)
         await world.until(reason, lambda: world.reason == reason)
         database = world.database
-        assert database is not None and database.status is not None
+        assert database is not None
         assert database.status.phase == "Failed"
         assert says in world.message
         version = world.server.resource_version
@@ -295,7 +295,7 @@ async def test_a_clusters_trouble_is_the_databases(engine: str) -> None:
         await world.until("said", lambda: world.reason == "NameTaken")
         assert "Secret orders-admin" in world.message
         found = world.database
-        assert found is not None and found.status is not None and found.status.phase == "Failed"
+        assert found is not None and found.status.phase == "Failed"
 
 
 @each_engine

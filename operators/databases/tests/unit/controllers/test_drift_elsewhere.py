@@ -11,7 +11,6 @@ import pytest
 
 from database_support.contents_in_memory import ADMINISTRATOR, ContentsInMemory, ServerInMemory
 from database_support.users_world import HOST
-from steersman.controller import Request
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman_databases.controllers.drift import moved_between
@@ -121,10 +120,10 @@ async def watched(engine: str) -> AsyncGenerator[Watched]:
     """With `shop`, in which `clerk` is granted something, and `stock`, in which it is not."""
     world = Watched(engine)
 
-    def push(request: Request, *, priority: int = 0) -> None:
+    def push(request: ObjectKey, *, priority: int = 0) -> None:
         world.told.append(request.name)
 
-    def nowhere(request: Request, *, priority: int = 0) -> None:
+    def nowhere(request: ObjectKey, *, priority: int = 0) -> None:
         """A queue that is not used."""
 
     tasks = [

@@ -334,7 +334,7 @@ async def test_a_database_tells_of_a_webhook_that_is_down(engine: str) -> None:
         await world.create()
         await world.until("told", lambda: world.reason == "RequestFailed")
         assert world.message == DOWN
-        assert world.database is not None and world.database.status is not None
+        assert world.database is not None
         assert world.database.status.phase == "Pending"
         assert _warnings(world.server, "RequestFailed") == [DOWN]
         fault.mended = True
@@ -383,7 +383,7 @@ async def test_a_database_whose_server_may_not_be_looked_at_is_let_go_by_force()
         await world.client.delete(Database, key)
         await world.until("told", lambda: world.database_reason("shop") == "Forbidden")
         found = world.server.read(Database, key)
-        assert found is not None and found.status is not None and found.status.phase == "Deleting"
+        assert found is not None and found.status.phase == "Deleting"
         message = found.status.conditions[0].message
         assert message.startswith("cannot drop the database: no Secrets for you; annotate it with")
         await world.client.patch(Database, key, MergePatch(FORCED))

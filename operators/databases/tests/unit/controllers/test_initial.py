@@ -248,7 +248,7 @@ async def test_who_named_the_database_first_has_it() -> None:
 
         def told() -> str:
             found = world.server.read(DatabaseUser, ObjectKey("default", "clerk"))
-            conditions = found.status.conditions if found is not None and found.status is not None else ()
+            conditions = found.status.conditions if found is not None else ()
             return next((c.message for c in conditions), "")
 
         await world.until("refused", lambda: "is claimed by PostgreSQLCluster orders, which is older" in told())

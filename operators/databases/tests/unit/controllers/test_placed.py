@@ -35,7 +35,7 @@ async def test_a_database_on_a_server_with_its_owner_and_secret() -> None:
 
         def phase() -> str | None:
             found = world.server.read(Database, key)
-            return found.status.phase if found is not None and found.status is not None else None
+            return found.status.phase if found is not None else None
 
         await world.until("Ready", lambda: phase() == "Ready")
         assert world.sql.databases["shop"].owner == "shop"
@@ -70,7 +70,7 @@ async def test_a_server_that_is_away_is_told_with_what_to_look_at() -> None:
         key = ObjectKey("default", "shop")
         await world.until("told", lambda: "network policies" in str(world.server.read(Database, key)), 60)
         database = world.server.read(Database, key)
-        assert database is not None and database.status is not None and database.status.phase == "Pending"
+        assert database is not None and database.status.phase == "Pending"
 
         def warned() -> bool:
             events = [e for e in world.server.read_all(Event) if e.reason == "ServerUnreachable"]

@@ -41,7 +41,7 @@ def test_a_strangers_object_is_named_and_left_alone(kind: str, name: str, fields
             await world.create()
             await world.until("said", lambda: world.reason == "NameTaken")
             database = world.database
-            assert database is not None and database.status is not None
+            assert database is not None
             assert f"{kind} {name}" in database.status.conditions[0].message
         read = {"Secret": Secret, "PersistentVolumeClaim": PersistentVolumeClaim}[kind]
         found = world.server.read(read, _key(name))
@@ -102,7 +102,7 @@ async def test_a_refusal_in_any_words_reaches_the_user() -> None:
         await world.create()
         await world.until("said", lambda: world.reason == "Forbidden")
         database = world.database
-        assert database is not None and database.status is not None
+        assert database is not None
         message = database.status.conditions[0].message
         assert message.startswith("MySQLCluster orders: ask the storage team.")
         assert database.status.phase == "Failed"
@@ -146,7 +146,7 @@ async def test_a_password_that_no_server_takes_is_found_in_its_secret() -> None:
         await world.client.patch(Secret, _key("orders-app"), MergePatch({"data": {"password": "AAA="}}))
         await world.until("said", lambda: world.reason == "InvalidName", 30)
         database = world.database
-        assert database is not None and database.status is not None
+        assert database is not None
         assert database.status.conditions[0].message.startswith("Secret orders-app: the password")
 
 

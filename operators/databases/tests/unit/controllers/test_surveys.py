@@ -9,7 +9,6 @@ import pytest
 
 from database_support.contents_in_memory import ADMINISTRATOR, ContentsInMemory, ServerInMemory
 from database_support.users_world import HOST
-from steersman.controller import Request
 from steersman.meta import ObjectKey
 from steersman_databases.controllers.servers import Located
 from steersman_databases.controllers.surveys import DATABASE, ServerBusy, Surveys
@@ -81,7 +80,7 @@ async def settle(surveys: Surveys, where: Located, name: str, kind: str = KIND) 
     return await surveys.settle(where, kind, ObjectKey("default", name), (desired,))
 
 
-def nowhere(request: Request, *, priority: int = 0) -> None:
+def nowhere(request: ObjectKey, *, priority: int = 0) -> None:
     """A queue that is not used."""
 
 
@@ -238,7 +237,7 @@ async def test_hundreds_on_one_server_take_turns_and_few_ask_in_vain() -> None:
         started.append(asyncio.create_task(attempt(kind, key)))
 
     def calls(kind: str) -> asyncio.Task[None]:
-        def push(request: Request, *, priority: int = 0) -> None:
+        def push(request: ObjectKey, *, priority: int = 0) -> None:
             begin(kind, request)
 
         return asyncio.create_task(surveys.tells(kind).run(push, runtime))
@@ -265,7 +264,7 @@ async def test_what_is_new_in_a_database_is_found_in_time_however_many_there_are
     surveys, contents = Surveys(runtime), Contents()
     told: list[ObjectKey] = []
 
-    def push(request: Request, *, priority: int = 0) -> None:
+    def push(request: ObjectKey, *, priority: int = 0) -> None:
         told.append(request)
 
     looking = asyncio.create_task(surveys.run(nowhere, runtime))
@@ -294,7 +293,7 @@ async def test_a_database_that_cannot_be_looked_inside_of_is_told_to_those_who_w
     surveys, contents = Surveys(runtime), Contents()
     told: list[str] = []
 
-    def push(request: Request, *, priority: int = 0) -> None:
+    def push(request: ObjectKey, *, priority: int = 0) -> None:
         told.append(request.name)
 
     looking = asyncio.create_task(surveys.run(nowhere, runtime))

@@ -425,7 +425,7 @@ async def test_paused_writes_nothing_until_it_goes_on() -> None:
         await world.runtime.clock.sleep(120)
         assert "clerk" not in world.sql.users
         found = world.read()
-        assert found is not None and found.status is not None
+        assert found is not None
         assert {c.type: c.status for c in found.status.conditions} == {"Ready": "True", "Paused": "True"}
         go_on = {"metadata": {"annotations": {"databases.steersman.dev/paused": None}}}
         await world.client.patch(DatabaseUser, CLERK, MergePatch(go_on))

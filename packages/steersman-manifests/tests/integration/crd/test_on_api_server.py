@@ -83,9 +83,7 @@ async def test_crds_accept_every_kubernetes_type(client: Client) -> None:
 async def test_immutable_field_rejects_change(client: Client, envtest: Envtest, envtest_namespace: str) -> None:
     envtest.install_crds(definition(v1.Fixed))
     spec = v1.FixedSpec(engine="a", size=1)
-    fixed = await client.create(
-        v1.Fixed(metadata=ObjectMeta(name="a", namespace=envtest_namespace), spec=spec, status=None)
-    )
+    fixed = await client.create(v1.Fixed(metadata=ObjectMeta(name="a", namespace=envtest_namespace), spec=spec))
     assert fixed.spec.class_ == "gold"
 
     async def refusal(change: dict[str, Any]) -> str:
@@ -107,7 +105,7 @@ async def test_union_rule_rejects_two_members(client: Client, envtest: Envtest, 
 
     async def create(name: str, spec: v1.UnionSpec) -> ObjectKey:
         meta = ObjectMeta(name=name, namespace=envtest_namespace)
-        return (await client.create(v1.Union(metadata=meta, spec=spec, status=None))).key
+        return (await client.create(v1.Union(metadata=meta, spec=spec))).key
 
     http, tcp = v1.HTTP(path="/"), v1.TCP(port=80)
     await create("a", v1.UnionSpec(probe=v1.Probe(http=http), source=v1.Source(type="TCP", tcp=tcp)))

@@ -21,7 +21,7 @@ async def test_definition_with_several_versions_serves_all() -> None:
     server.register(v1beta1.Versioned, v1.Versioned)
     client = Client(server)
     meta = ObjectMeta(name="a", namespace="default")
-    made = await client.create(v1.Versioned(metadata=meta, spec=v1.VersionedSpec(host_port="a:1"), status=None))
+    made = await client.create(v1.Versioned(metadata=meta, spec=v1.VersionedSpec(host_port="a:1")))
     shown = await client.get(unstructured(v1beta1.Versioned.api_resource), made.key)
     assert shown.metadata.uid == made.metadata.uid
     assert shown.content["apiVersion"] == "twins.example.com/v1beta1"

@@ -161,7 +161,7 @@ def test_duration_of_timedelta_has_text(delta: timedelta, text: str) -> None:
 
 def test_violations_reports_schema_errors() -> None:
     spec = v1.TaskSpec(schedule="short", cluster_ip="nowhere")
-    task = v1.Task(metadata=ObjectMeta(name="a"), spec=spec, status=None)
+    task = v1.Task(metadata=ObjectMeta(name="a"), spec=spec)
     assert violations(task) == (
         ".spec.schedule must be at least 9 characters long, but is 5",
         ".spec.clusterIP must have the format ipv4, but is 'nowhere'",

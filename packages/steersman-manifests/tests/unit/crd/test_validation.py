@@ -40,7 +40,7 @@ class Shelf(Resource[ShelfSpec, Status]):
 
 
 def _shelf(name: str = "a", **fields: Any) -> Shelf:
-    return Shelf(metadata=ObjectMeta(name=name), spec=ShelfSpec(**fields), status=None)
+    return Shelf(metadata=ObjectMeta(name=name), spec=ShelfSpec(**fields))
 
 
 def test_violations_of_valid_object_is_empty() -> None:

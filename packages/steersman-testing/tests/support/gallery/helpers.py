@@ -68,7 +68,7 @@ def has_owner_label(owner: Object) -> Callable[[Object], bool]:
     return lambda obj: obj.metadata.labels.get(OWNER_LABEL) == owner.metadata.name
 
 
-def requests_for_owner(obj: Object) -> list[Request]:
+def requests_for_owner(obj: Object) -> list[ObjectKey]:
     """Return the request for the owner in the label of ``obj``."""
     name = obj.metadata.labels.get(OWNER_LABEL)
     return [ObjectKey(obj.metadata.namespace, name)] if name else []
@@ -87,7 +87,7 @@ def with_ready_condition(
     condition = Condition(
         type="Ready", status=status, reason=reason, message=message, observed_generation=obj.metadata.generation
     )
-    former = () if obj.status is None else obj.status.conditions
+    former = obj.status.conditions
     return set_condition(former, condition, now)
 
 

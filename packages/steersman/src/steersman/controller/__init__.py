@@ -44,7 +44,14 @@ from steersman.controller.predicates import (
 )
 from steersman.controller.queue import LOW_PRIORITY, NORMAL_PRIORITY, QueueShutDown, WorkQueue
 from steersman.controller.reconcile_info import ReconcileInfo, current_reconcile
-from steersman.controller.reconciler import ReconcileOutcome, ReconcilerContext, Request, RequestReconciler, Result
+from steersman.controller.reconciler import (
+    ReconcileOutcome,
+    Reconciler,
+    ReconcilerContext,
+    RequestReconciler,
+    Result,
+)
+from steersman.controller.request import Request
 from steersman.controller.sources import Channel, Source, Ticker
 from steersman.controller.spec import ControllerOptions, ControllerSpec
 from steersman.controller.triggers import Trigger
@@ -65,6 +72,7 @@ __all__ = [
     "ReconcileInfo",
     "ReconcileOutcome",
     "ReconcileTimeout",
+    "Reconciler",
     "ReconcilerContext",
     "Request",
     "RequestReconciler",

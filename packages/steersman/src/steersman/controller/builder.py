@@ -11,27 +11,31 @@ from steersman.cache import Informer, InformerEvent
 from steersman.cache.optional_informer import OptionalInformer
 from steersman.controller.controller import Controller, TraceSpan
 from steersman.controller.events import EVENT_RESOURCE
+from steersman.controller.functions import ReconcileFunc, new_reconciler
 from steersman.controller.handlers import MapFunc, ReferencedBy, enqueue_object, enqueue_owner
 from steersman.controller.permissions import (
     OWNER_VERBS,
     READ_VERBS,
     Permission,
     is_secret,
+    require_prunable,
     require_secret_permissions,
 )
 from steersman.controller.predicates import PredicateFunc, all_of
 from steersman.controller.queue import LOW_PRIORITY, NORMAL_PRIORITY
-from steersman.controller.reconciler import ReconcilerContext, Request, RequestReconciler
+from steersman.controller.reconciler import Reconciler, ReconcilerContext, RequestReconciler
+from steersman.controller.request import Request
 from steersman.controller.sources import Source
 from steersman.controller.spec import ControllerOptions, ControllerSpec
 from steersman.controller.triggers import INITIAL, Trigger, is_unchanged
 from steersman.errors import ConfigurationError
-from steersman.meta import Object
+from steersman.meta import Object, ObjectKey
 
 T = TypeVar("T", bound=Object)
 U = TypeVar("U", bound=Object)
 
-ReconcilerFactory = Callable[[ReconcilerContext], RequestReconciler[T]]
+ReconcilerFactory = Callable[[ReconcilerContext], Reconciler[T] | RequestReconciler[T]] | ReconcileFunc[T]
+"""The class of a reconciler, a function that creates one, or ``async def reconcile(ctx, obj)``."""
 
 
 _FOR, _OWNS = "for", "owns"
@@ -45,6 +49,7 @@ class _Watch:
     predicate: PredicateFunc | None
     priority: int = NORMAL_PRIORITY
     optional: bool = False
+    prune: bool = False
 
 
 class _GetInformer(Protocol):
@@ -167,6 +172,7 @@ class Builder(Generic[T]):
         any_owner: bool = False,
         priority: int = NORMAL_PRIORITY,
         optional: bool = False,
+        prune: bool = False,
     ) -> Builder[T]:
         """Reconcile the owner when an object of ``kind`` that it controls changes.
 
@@ -180,9 +186,16 @@ class Builder(Generic[T]):
             priority: priority in the queue.
             optional: the server need not serve ``kind``. The informer runs while discovery shows it, and readiness
                 does not wait for it. All objects are reconciled when it appears or disappears. Defaults to False.
+            prune: ``self.dependents`` deletes objects that are no longer declared. It grants delete. Defaults to
+                False.
+
+        Raises:
+            ValueError: ``prune`` is True for a kind whose deletion deletes data.
         """
+        if prune:
+            require_prunable(kind.api_resource)
         mapper = enqueue_owner(self._kind.api_resource, any_owner=any_owner)
-        self._watches.append(_Watch(kind, _OWNS, mapper, predicate, priority, optional))
+        self._watches.append(_Watch(kind, _OWNS, mapper, predicate, priority, optional, prune))
         return self
 
     def watches(
@@ -251,7 +264,8 @@ class Builder(Generic[T]):
         """Create the controller and register it with the manager.
 
         Args:
-            factory: the reconciler's class, or a function from ``ReconcilerContext`` to a reconciler.
+            factory: the class of a ``Reconciler`` or ``RequestReconciler``, a function that creates one from a
+                ``ReconcilerContext``, or a coroutine function ``reconcile(ctx, obj)``.
 
         Raises:
             ConfigurationError: an index or a controller of that name exists, Secrets are owned without
@@ -264,7 +278,7 @@ class Builder(Generic[T]):
         self._add_indexes()
         controller = Controller(
             spec,
-            factory(context),
+            new_reconciler(factory, context, self._kind, self._name),
             runtime=context.runtime,
             trace_span=None if self._trace_span is None else self._trace_span(spec),
         )
@@ -288,20 +302,25 @@ class Builder(Generic[T]):
             options=self._options,
             sources=tuple(self._sources),
             source_filter=self._source_filter(get_cached),
+            owned_kinds=tuple(w.kind for w in self._watches if w.origin == _OWNS),
+            prunable_kinds=tuple(w.kind for w in self._watches if w.prune),
             owned_resources=tuple(w.kind.api_resource for w in self._watches if w.origin == _OWNS),
             permissions=self._all_permissions(),
         )
 
     def _all_permissions(self) -> tuple[Permission, ...]:
         """The declared permissions, and those that the watches imply."""
-        watched, owned = (
-            [w.kind.api_resource for w in self._watches if (w.origin == _OWNS) is is_owned]
-            for is_owned in (False, True)
-        )
-        declared = (*self._permissions, *(Permission(resource, READ_VERBS) for resource in watched))
-        if any(is_secret(resource) for resource in owned):
-            require_secret_permissions(declared, where=f"controller {self._name!r}")
-        return (*declared, *(Permission(r, OWNER_VERBS) for r in owned if not is_secret(r)))
+        owned = [w for w in self._watches if w.origin == _OWNS]
+        watched = (Permission(w.kind.api_resource, READ_VERBS) for w in self._watches if w.origin != _OWNS)
+        declared = (*self._permissions, *watched)
+        granted: list[Permission] = []
+        for watch in owned:
+            resource, verbs = watch.kind.api_resource, (*OWNER_VERBS, "delete") if watch.prune else OWNER_VERBS
+            if is_secret(resource):
+                require_secret_permissions(declared, verbs, where=f"controller {self._name!r}")
+            else:
+                granted.append(Permission(resource, verbs))
+        return (*declared, *granted)
 
     def _add_indexes(self) -> None:
         for kind, name, values in self._indexes:
@@ -320,13 +339,13 @@ class Builder(Generic[T]):
         references = cast("ReferencedBy[Any]", mapper)
         return replace(watch, map=references.map_func(watch.kind, self._informer(self._kind), index))
 
-    def _source_filter(self, get_cached: Callable[[Request], T | None]) -> Callable[[Request], bool] | None:
+    def _source_filter(self, get_cached: Callable[[ObjectKey], T | None]) -> Callable[[ObjectKey], bool] | None:
         """Return the event filters as a filter of requests, or None."""
         if not self._event_filters:
             return None
         passes_filters = all_of(*self._event_filters)
 
-        def accept(request: Request) -> bool:
+        def accept(request: ObjectKey) -> bool:
             obj = get_cached(request)
             return obj is None or passes_filters(InformerEvent(obj, obj))
 
@@ -351,11 +370,13 @@ def _event_handler(
         priority = LOW_PRIORITY if event.is_initial_list or is_unchanged(event) else change_priority
         if mapper is enqueue_object:
             reported = event if controller.started else InformerEvent(None, event.new, is_initial_list=True)
-            add(event.object.key, priority=priority, trigger=Trigger(origin, reported))
+            meta = event.object.metadata
+            add(Request(meta.namespace, meta.name), priority=priority, trigger=Trigger(origin, reported))
             return
         # The queue of a standby contains all objects. It must not keep old states in memory as well.
         trigger = Trigger(origin, event) if controller.started else INITIAL
-        for request in _requests_for(mapper, event):
+        for key in _requests_for(mapper, event):
+            request = key if isinstance(key, Request) else Request.of(key)
             add(request, priority=priority, trigger=trigger)
 
     return enqueue
@@ -367,17 +388,17 @@ def _reconcile_all(informer: Informer[Any], handler: Callable[[InformerEvent[Any
         handler(InformerEvent(None, obj, is_initial_list=True))
 
 
-def _discard_deleted(requests: Iterable[Request], controller: Controller) -> None:
+def _discard_deleted(requests: Iterable[ObjectKey], controller: Controller) -> None:
     """Remove waiting requests for deleted objects before the controller starts.
 
     Without it, the queue of a standby would grow by the key of every object that ever existed.
     """
     for request in requests:
         if not controller.exists(request):
-            controller.queue.discard(request)
+            controller.queue.discard(Request.of(request))
 
 
-def _requests_for(mapper: MapFunc[Any], event: InformerEvent[Any]) -> Iterable[Request]:
+def _requests_for(mapper: MapFunc[Any], event: InformerEvent[Any]) -> Iterable[ObjectKey]:
     old, new = event.old, event.new
     if old is None or new is None:
         return mapper(event.object)

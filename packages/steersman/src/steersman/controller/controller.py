@@ -9,17 +9,18 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from steersman.controller.errors import ErrorClass, classify, combine, flatten, is_panic
 from steersman.controller.queue import NORMAL_PRIORITY, QueueShutDown, WorkQueue
 from steersman.controller.reconcile_info import ReconcileInfo
-from steersman.controller.reconciler import ReconcileOutcome, Request, RequestReconciler, Result
+from steersman.controller.reconciler import ReconcileOutcome, RequestReconciler, Result
+from steersman.controller.request import Request
 from steersman.controller.sources import Source
 from steersman.controller.spec import ControllerSpec
 from steersman.controller.triggers import REQUEUE, Trigger
 from steersman.errors import SteersmanError
-from steersman.meta import ApiResource
+from steersman.meta import ApiResource, ObjectKey
 from steersman.observability.controller_metrics import controller_metrics
 from steersman.observability.logging import get_logger, log_context
 from steersman.observability.runtime import Runtime
@@ -82,14 +83,13 @@ class Controller:
         self._running: dict[Request, ReconcileInfo] = {}
         self._recent: deque[ReconcileInfo] = deque(maxlen=_MAX_RECENT_RECONCILES)
         self._id_random = random.Random(runtime.random.getrandbits(64))  # noqa: S311
-        mine, inherited = cast("Any", type(reconciler)), cast("Any", RequestReconciler)
-        self._has_status_update = mine.update_status is not inherited.update_status
+        self._has_status_update = reconciler.has_status_update
         self.started = self._stopping = self._debug = False
         self._log = get_logger("controller")
         self._tally = controller_metrics(spec.name)
         self._tally.workers = self.options.max_concurrent_reconciles
 
-    def exists(self, request: Request) -> bool:
+    def exists(self, request: ObjectKey) -> bool:
         """Return True if the cache has the object."""
         return self.spec.get_cached(request) is not None
 
@@ -353,9 +353,9 @@ class Controller:
         clock, backoff = self._runtime.clock, _INITIAL_SOURCE_BACKOFF_SECONDS
         accepts = self.spec.source_filter
 
-        def enqueue(request: Request, *, priority: int = NORMAL_PRIORITY) -> None:
+        def enqueue(request: ObjectKey, *, priority: int = NORMAL_PRIORITY) -> None:
             if accepts is None or accepts(request):
-                self.queue.add(request, priority=priority, trigger=trigger)
+                self.queue.add(Request.of(request), priority=priority, trigger=trigger)
 
         while True:
             started_at = clock.monotonic()

@@ -8,13 +8,13 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from steersman.cache import Informer
-from steersman.controller.reconciler import Request
+from steersman.controller.request import Request
 from steersman.meta import ApiResource, Object, ObjectKey
 
 T = TypeVar("T", bound=Object)
 U = TypeVar("U", bound=Object)
 
-MapFunc = Callable[[U], Iterable[Request]]
+MapFunc = Callable[[U], Iterable[ObjectKey]]
 """Returns the requests to enqueue for an event of an object."""
 
 ReferencesFunc = Callable[[T], Iterable["str | ObjectKey"]]
@@ -71,13 +71,13 @@ def enqueue_owner(resource: ApiResource, *, any_owner: bool = False) -> MapFunc[
                 continue
             # The version is ignored: an owner reference keeps the version it was written with.
             if owner.api_version.rpartition("/")[0] == resource.group:
-                requests.append(ObjectKey(obj.metadata.namespace if resource.namespaced else "", owner.name))
+                requests.append(Request(obj.metadata.namespace if resource.namespaced else "", owner.name))
         return requests
 
     return owners
 
 
-def enqueue_object(obj: Object) -> tuple[Request]:
+def enqueue_object(obj: Object) -> tuple[ObjectKey]:
     """Enqueue the changed object itself."""
     return (obj.key,)
 

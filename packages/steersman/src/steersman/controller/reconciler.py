@@ -1,24 +1,25 @@
-"""The interface that the author of an operator implements."""
+"""The interfaces that the author of an operator implements."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import structlog
 
 from steersman.cache.cached_client import CachedClient
 from steersman.controller.events import EventRecorder
-from steersman.meta import Object, ObjectKey
+from steersman.controller.request import Request
+from steersman.controller.status import write_status
+from steersman.dependents import Dependents
+from steersman.meta import Condition, Object
 from steersman.observability.runtime import Runtime
 
 T = TypeVar("T", bound=Object)
-
-Request = ObjectKey
-"""The key of the object to reconcile. It does not say what happened: reconcilers act on the current state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,21 +73,106 @@ class ReconcilerContext:
     events: EventRecorder
     runtime: Runtime
     log: structlog.typing.FilteringBoundLogger
+    dependents: Dependents
+
+    async def status(self, obj: T, *, conditions: Iterable[Condition] = (), **fields: Any) -> T:
+        """Update the status of ``obj``: see ``Reconciler.status``."""
+        now = self.runtime.clock.now()
+        return await write_status(self.client, obj, now, conditions=conditions, fields=fields)
 
 
-class RequestReconciler(ABC, Generic[T]):
+class _ContextHolder:
+    """The dependencies as attributes."""
+
+    def __init__(self, context: ReconcilerContext) -> None:
+        self.context = context
+        self.client = context.client
+        self.events = context.events
+        self.runtime = context.runtime
+        self.log = context.log
+        self.dependents = context.dependents
+
+
+class Reconciler(_ContextHolder, ABC, Generic[T]):
     """Moves the cluster to the desired state of one object.
+
+    ``reconcile`` may be cancelled at any await and runs again, so every step must read the current state first. An
+    exception is logged, counted and retried with back-off. ``TerminalError`` is not retried.
+
+    An object that does not exist is not reconciled. The cache decides: objects that the selector of the informer
+    excludes do not exist for the reconciler.
+
+    If the class has a method ``cleanup``, each object gets a finalizer before its first ``reconcile``. When the
+    object is deleted, ``cleanup`` runs instead of ``reconcile``. Without the method, the finalizer that an earlier
+    version of the operator added is removed.
+    """
+
+    finalizer: ClassVar[str] = ""
+    """The finalizer of ``cleanup``. Defaults to ``<plural>.<group>/<name of the controller>``.
+
+    Before you change it, release a version without ``cleanup``: it removes the finalizer of the previous name."""
+
+    @abstractmethod
+    async def reconcile(self, obj: T, /) -> Result | None:
+        """Reconcile ``obj``. None is the same as ``Result()``."""
+
+    async def cleanup(self, obj: T, /) -> Result | None:
+        """Remove what ``obj`` leaves behind outside its owned objects.
+
+        It runs for an object that is being deleted and has our finalizer. When it returns, the finalizer is removed.
+        With ``requeue_after``, the finalizer stays and ``cleanup`` runs again. It may run several times.
+        """
+
+    async def update_status(self, obj: T, /, outcome: ReconcileOutcome) -> None:
+        """Write the outcome to the status.
+
+        It runs after every ``reconcile``, and after a ``cleanup`` that has not finished.
+
+        Override it instead of catching errors in ``reconcile`` to report them. If both raise, both errors are logged
+        and counted, and the more severe one decides about the retry.
+
+        Args:
+            obj: the object that was reconciled, so that its generation is the observed one.
+            outcome: the result or the error.
+        """
+
+    async def status(self, obj: T, *, conditions: Iterable[Condition] = (), **fields: Any) -> T:
+        """Update the status of ``obj`` and return the object.
+
+        ``observed_generation`` of the status and of each condition becomes the generation of ``obj``. Fields that
+        are not given keep the value of the newest status, and so do conditions whose type is not given. Nothing is
+        written if nothing changes.
+
+        Args:
+            obj: the reconciled object.
+            conditions: conditions to set. The transition time changes only with ``status``.
+            fields: values by attribute name; None removes a field.
+
+        Raises:
+            TypeError: the status has no such field.
+            NotFound: the object was deleted.
+            Conflict: the object was recreated, or other clients changed it repeatedly.
+
+        Example:
+            ``await self.status(app, ready_replicas=2, conditions=[ready])``
+        """
+        return await self.context.status(obj, conditions=conditions, **fields)
+
+
+class RequestReconciler(_ContextHolder, ABC, Generic[T]):
+    """Moves the cluster to the desired state of a requested object.
+
+    It also runs for objects that do not exist. Most operators implement ``Reconciler`` instead.
 
     ``reconcile`` may be cancelled at any await and runs again, so every step must read the current state first. An
     exception is logged, counted and retried with back-off. ``TerminalError`` is not retried. ``NotFound`` of the
     object itself is not an error: a deleted object needs no reconcile.
     """
 
-    def __init__(self, context: ReconcilerContext) -> None:
-        self.client = context.client
-        self.events = context.events
-        self.runtime = context.runtime
-        self.log = context.log
+    @property
+    def has_status_update(self) -> bool:
+        """True if the class has ``update_status``."""
+        return cast("Any", type(self)).update_status is not cast("Any", RequestReconciler).update_status
 
     @abstractmethod
     async def reconcile(self, request: Request) -> Result | None:

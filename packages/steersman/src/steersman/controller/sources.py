@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, runtime_checkable
 
 from steersman.controller.queue import LOW_PRIORITY, NORMAL_PRIORITY
-from steersman.controller.reconciler import Request
+from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
 
 
 class Enqueue(Protocol):
     """Adds a request to the queue of the controller."""
 
-    def __call__(self, request: Request, *, priority: int = NORMAL_PRIORITY) -> None:
+    def __call__(self, request: ObjectKey, *, priority: int = NORMAL_PRIORITY) -> None:
         """Enqueue ``request``."""
         ...
 
@@ -57,7 +57,7 @@ class Channel:
         self._name = name
         self._capacity = capacity
         self._lock = threading.Lock()
-        self._waiting: dict[Request, int] = {}
+        self._waiting: dict[ObjectKey, int] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wakeup: asyncio.Event | None = None
 
@@ -66,7 +66,7 @@ class Channel:
         """The name in logs and triggers."""
         return self._name
 
-    def enqueue(self, request: Request, *, priority: int = NORMAL_PRIORITY) -> bool:
+    def enqueue(self, request: ObjectKey, *, priority: int = NORMAL_PRIORITY) -> bool:
         """Enqueue ``request``; return False if the channel is full.
 
         If a request is enqueued several times, the highest ``priority`` counts.
@@ -102,14 +102,14 @@ class Channel:
             with self._lock:
                 self._loop = self._wakeup = None
 
-    def _drain(self) -> list[tuple[Request, int]]:
+    def _drain(self) -> list[tuple[ObjectKey, int]]:
         with self._lock:
             waiting = list(self._waiting.items())
             self._waiting.clear()
         return waiting
 
 
-Requests = Iterable[Request]
+Requests = Iterable[ObjectKey]
 
 
 class Ticker:

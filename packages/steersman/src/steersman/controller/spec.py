@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from steersman.controller.permissions import Permission
-from steersman.controller.reconciler import Request
 from steersman.controller.sources import Source
-from steersman.meta import ApiResource, Object
+from steersman.meta import ApiResource, Object, ObjectKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +40,19 @@ class ControllerSpec:
         options: settings.
         sources: sources of requests besides watches.
         source_filter: decides whether a request from a source is enqueued; None accepts all.
+        owned_kinds: the kinds that the builder declared with ``owns``.
+        prunable_kinds: those of them with ``prune=True``.
         owned_resources: the resources that the builder declared with ``owns``.
         permissions: the RBAC permissions that the controller needs.
     """
 
     name: str
     resource: ApiResource
-    get_cached: Callable[[Request], Object | None]
+    get_cached: Callable[[ObjectKey], Object | None]
     options: ControllerOptions = ControllerOptions()
     sources: tuple[Source, ...] = ()
-    source_filter: Callable[[Request], bool] | None = None
+    source_filter: Callable[[ObjectKey], bool] | None = None
+    owned_kinds: tuple[type[Object], ...] = ()
+    prunable_kinds: tuple[type[Object], ...] = ()
     owned_resources: tuple[ApiResource, ...] = ()
     permissions: tuple[Permission, ...] = ()

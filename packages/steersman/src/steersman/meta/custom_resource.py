@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
 
+import msgspec
 from msgspec import Struct
 
 from steersman.meta.condition import Condition
-from steersman.meta.frozen import FrozenStruct
+from steersman.meta.frozen import FrozenStruct, FrozenStructMeta
 from steersman.meta.markers import Field, Rule
 from steersman.meta.object import Object
 from steersman.meta.resource_names import ApiResource
@@ -72,16 +84,60 @@ class Status(FrozenStruct):
     """The latest observations of the object's state."""
 
 
-class Resource(Object, Generic[SpecT, StatusT]):
+def _status_type(namespace: Mapping[str, Any]) -> type[Status] | None:
+    """Return the status type of a kind, if it is known."""
+    for base in namespace.get("__orig_bases__", ()):
+        if isinstance(get_origin(base), ResourceMeta):
+            arguments = get_args(base)
+            status: Any = arguments[1] if len(arguments) > 1 else None
+            return cast("type[Status]", status) if isinstance(status, FrozenStructMeta) else None
+    return None
+
+
+def _empty_status(name: str, status: type[Status]) -> Status:
+    try:
+        return status()
+    except TypeError as error:
+        raise TypeError(
+            f"{name}: {status.__name__} cannot be empty: {error}. Give each field of the status a default."
+        ) from error
+
+
+def _with_field(namespace: dict[str, Any], name: str, kind: type[Any], default: object) -> dict[str, Any]:
+    """Return the namespace of a class with one more field."""
+    annotate = namespace.get("__annotate_func__") or namespace.get("__annotate__")
+    declared: dict[str, Any] = namespace.get("__annotations__") or (annotate(1) if annotate is not None else {})
+    rest = {k: v for k, v in namespace.items() if k not in ("__annotate_func__", "__annotate__")}
+    return rest if name in declared else {**rest, "__annotations__": {**declared, name: kind}, name: default}
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class ResourceMeta(FrozenStructMeta):
+    """Metaclass that makes an empty status the default of ``status``."""
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> ResourceMeta:
+        status = _status_type(namespace)
+        if status is not None:
+            namespace = _with_field(namespace, "status", status, _empty_status(name, status))
+        return cast("ResourceMeta", super().__new__(mcls, name, bases, namespace, **config))
+
+
+class Resource(Object, Generic[SpecT, StatusT], metaclass=ResourceMeta):
     """Base class of custom resources, decorated with ``@resource(...)``.
 
+    ``status`` is never None. Before its first write, all its fields have their defaults.
+
     Example: ``class WebApp(Resource[WebAppSpec, WebAppStatus])``.
+
+    Raises:
+        TypeError: a field of the status has no default.
     """
 
     resource_options: ClassVar[ResourceOptions]
 
     spec: SpecT
-    status: StatusT | None = None
+    # Each subclass replaces the default by an empty status of its own type.
+    status: StatusT = msgspec.field(default=cast("Any", None))
 
 
 def is_decorated(kind: type[Any]) -> bool:

@@ -76,10 +76,10 @@ class BuilderHarness:
         """The controller that was built first."""
         return self.registered[0][0]
 
-    async def drain_queue(self, number: int = 0) -> list[ObjectKey]:
+    async def drain_queue(self, number: int = 0) -> list[Request]:
         """Take all keys from a controller's queue, in order."""
         queue = self.registered[number][0].queue
-        taken: list[ObjectKey] = []
+        taken: list[Request] = []
         while len(queue):
             taken.append(await queue.get())
         for request in taken:

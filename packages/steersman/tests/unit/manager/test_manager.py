@@ -38,7 +38,7 @@ class OwnedConfigMapReconciler(RequestReconciler[Widget]):
         await self.client.apply(config, owner=widget)
         if present is None:
             self.events.normal(widget, "Applied", f"applied ConfigMap with length {widget.spec.depth}")
-        if widget.status is None or widget.status.depth != widget.spec.depth:
+        if widget.status.depth != widget.spec.depth:
             await self.client.apply_status(widget, WidgetStatus(depth=widget.spec.depth))
         return Result()
 

@@ -100,7 +100,7 @@ def check(world: World[NoExternalSystem]) -> None:
     """The StatefulSet still runs, and the status reports the error."""
     assert world.read(StatefulSet, key("logs")) is not None
     watcher = world.read(Watcher, key("logs"))
-    assert watcher is not None and watcher.status is not None
+    assert watcher is not None
     ready_condition = find_condition(watcher.status.conditions, "Ready")
     assert ready_condition is not None and (ready_condition.status, ready_condition.reason) == (
         "False",

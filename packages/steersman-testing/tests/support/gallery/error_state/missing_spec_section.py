@@ -89,7 +89,7 @@ def check(world: World[NoExternalSystem]) -> None:
     """Persistence is disabled, and the status has the current generation."""
     store, config = world.read(MemoryStore, key("sessions")), world.read(ConfigMap, key("sessions"))
     assert config is not None and config.data["save"] == ""
-    assert store is not None and store.status is not None
+    assert store is not None
     assert store.status.observed_generation == store.metadata.generation
 
 

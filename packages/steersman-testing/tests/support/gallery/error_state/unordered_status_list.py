@@ -81,7 +81,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 def check(world: World[NoExternalSystem]) -> None:
     """The status lists all components."""
     application = world.read(Application, key("shop"))
-    assert application is not None and application.status is not None
+    assert application is not None
     assert set(application.status.components) == {f"shop-{name}" for name in NAMES}
 
 

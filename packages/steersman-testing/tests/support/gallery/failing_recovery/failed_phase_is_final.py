@@ -68,7 +68,7 @@ class CatalogReconciler(RequestReconciler[Catalog]):
 class FaultyCatalogReconciler(CatalogReconciler):
     async def reconcile(self, request: Request) -> Result:
         catalog = await self.client.get(Catalog, request)
-        if catalog.status is not None and catalog.status.phase == "Failed":
+        if catalog.status.phase == "Failed":
             return Result()
         return await super().reconcile(request)
 
@@ -94,7 +94,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 def check(world: World[NoExternalSystem]) -> None:
     """The catalog is configured, and the status has the current generation."""
     catalog = world.read(Catalog, key("tools"))
-    assert catalog is not None and catalog.status is not None
+    assert catalog is not None
     assert catalog.status.phase == "Configured"
     assert catalog.status.observed_generation == catalog.metadata.generation
 

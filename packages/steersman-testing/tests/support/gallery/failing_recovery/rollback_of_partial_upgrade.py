@@ -59,7 +59,7 @@ class ProxyReconciler(RequestReconciler[Proxy]):
         proxy = await self.client.get(Proxy, request)
         done = outcome.error is None
         reason, message = ("RolledOut", proxy.spec.version) if done else ("RollingOutFails", str(outcome.error))
-        former = proxy.status.version if proxy.status is not None else ""
+        former = proxy.status.version
         status = ProxyStatus(
             observed_generation=proxy.metadata.generation,
             conditions=with_ready_condition(proxy, done, reason, message, self.runtime.clock.now()),
@@ -71,7 +71,7 @@ class ProxyReconciler(RequestReconciler[Proxy]):
 class FaultyProxyReconciler(ProxyReconciler):
     async def reconcile(self, request: Request) -> Result:
         proxy = await self.client.get(Proxy, request)
-        if proxy.status is not None and proxy.status.version == proxy.spec.version:
+        if proxy.status.version == proxy.spec.version:
             return Result()
         return await super().reconcile(request)
 

@@ -53,7 +53,7 @@ class FaultyFlowReconciler(RequestReconciler[Flow]):
             if written is not None:
                 flow = await self.client.apply_status(flow, FlowStatus(config_in_sync=False))
         running = await self.client.get_or_none(Pod, request)
-        in_sync = flow.status is None or flow.status.config_in_sync
+        in_sync = flow.status.config_in_sync
         if running is not None and not in_sync:
             await self.client.delete(Pod, request, uid=running.metadata.uid)
         await self.client.apply(pod(owned_metadata(flow)), owner=flow)

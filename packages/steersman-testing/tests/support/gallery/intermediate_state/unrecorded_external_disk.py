@@ -80,7 +80,7 @@ class FaultyVolumeReconciler(RequestReconciler[Volume]):
 
     async def reconcile(self, request: Request) -> Result:
         volume = await self.client.get(Volume, request)
-        disk = volume.status.disk if volume.status is not None else None
+        disk = volume.status.disk
         if volume.metadata.deletion_timestamp is not None:
             await self.delete_disk(volume, disk)
             return Result()

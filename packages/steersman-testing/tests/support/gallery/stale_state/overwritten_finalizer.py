@@ -92,7 +92,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 def check(world: World[NoExternalSystem]) -> None:
     """Both finalizers are present."""
     account = world.read(Account, key("ada"))
-    assert account is not None and account.status is not None and account.status.plan == "large"
+    assert account is not None and account.status.plan == "large"
     assert set(account.metadata.finalizers) == {OURS, OTHERS}, "somebody's finalizer is lost"
 
 

@@ -128,7 +128,7 @@ def check(world: World[Ring]) -> None:
     """Three nodes serve."""
     assert world.outside.nodes == {0: "serving", 1: "serving", 2: "serving"}
     datacenter = world.read(Datacenter, key("east"))
-    assert datacenter is not None and datacenter.status is not None and datacenter.status.serving == 3
+    assert datacenter is not None and datacenter.status.serving == 3
 
 
 BUG_CASE = BugCase(

@@ -21,6 +21,7 @@ from steersman.api.core_v1 import ConfigMap, Service
 from steersman.controller import Request, RequestReconciler, Result
 from steersman.errors import NotFound
 from steersman.manager import Manager
+from steersman.meta import ObjectKey
 from steersman_testing.simulation import World
 
 MIRRORS = "kube-public"
@@ -44,7 +45,7 @@ class MirrorReconciler(RequestReconciler[Service]):
         return Result()
 
 
-def requests_for_source(mirror: ConfigMap) -> list[Request]:
+def requests_for_source(mirror: ConfigMap) -> list[ObjectKey]:
     """Return the Service that a ConfigMap mirrors, if it is a mirror."""
     name = mirror.metadata.labels.get(OWNER_LABEL)
     return [key(name)] if name and mirror.metadata.namespace == MIRRORS else []

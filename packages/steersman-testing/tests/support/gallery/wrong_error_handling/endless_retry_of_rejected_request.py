@@ -88,7 +88,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 def check(world: World[NoExternalSystem]) -> None:
     """The status reports the error, with the current generation."""
     warehouse = world.read(Warehouse, key("goods"))
-    assert warehouse is not None and warehouse.status is not None
+    assert warehouse is not None
     ready_condition = find_condition(warehouse.status.conditions, "Ready")
     assert (
         ready_condition is not None and ready_condition.status == "False" and "forbidden" in ready_condition.message

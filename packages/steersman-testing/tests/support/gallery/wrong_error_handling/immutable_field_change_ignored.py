@@ -102,7 +102,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 def check(world: World[NoExternalSystem]) -> None:
     """Conditions and Events report the problem."""
     archive = world.read(Archive, key("letters"))
-    assert archive is not None and archive.status is not None
+    assert archive is not None
     ready_condition = find_condition(archive.status.conditions, "Ready")
     assert ready_condition is not None and (ready_condition.status, ready_condition.reason) == (
         "False",

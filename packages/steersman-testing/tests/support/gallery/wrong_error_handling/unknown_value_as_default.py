@@ -90,7 +90,7 @@ def check(world: World[NoExternalSystem]) -> None:
     """The last valid configuration remains, and the status reports the error."""
     store, config = world.read(Store, key("ledger")), world.read(ConfigMap, key("ledger"))
     assert config is not None and config.data["consistency"] == "strong"
-    assert store is not None and store.status is not None
+    assert store is not None
     ready_condition = find_condition(store.status.conditions, "Ready")
     assert ready_condition is not None and (ready_condition.status, ready_condition.reason) == (
         "False",

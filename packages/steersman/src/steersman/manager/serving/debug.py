@@ -25,7 +25,7 @@ import msgspec
 from steersman.cache import Cache, Informer
 from steersman.cache.optional_informer import OptionalInformer
 from steersman.cache.sink import InformerSink
-from steersman.controller import Controller
+from steersman.controller import Controller, Request
 from steersman.controller.queue import QueueItem
 from steersman.controller.reconcile_info import ReconcileInfo
 from steersman.manager.serving.http_server import ServerRequest, ServerResponse
@@ -119,7 +119,7 @@ def _slowest(controller: Controller, query: QueryParameters) -> list[ReconcileIn
     return heapq.nlargest(min(_parse_limit(query), _MAX_SLOWEST), recent, key=lambda info: info.duration or 0.0)
 
 
-def _describe_item(item: QueueItem[ObjectKey]) -> dict[str, Any]:
+def _describe_item(item: QueueItem[Request]) -> dict[str, Any]:
     return {
         "namespace": item.key.namespace,
         "name": item.key.name,

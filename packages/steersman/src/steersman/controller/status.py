@@ -1,0 +1,98 @@
+"""Partial updates of a status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from steersman.cache import CachedClient
+from steersman.client.encode import status_document
+from steersman.client.managed_fields import apply_would_change
+from steersman.errors import ApiStatus, Conflict
+from steersman.meta import Condition, Object, encode, set_condition
+from steersman.meta.frozen import FrozenStruct
+
+T = TypeVar("T", bound=Object)
+
+_MAX_ATTEMPTS = 3
+
+
+async def write_status(
+    client: CachedClient, obj: T, now: datetime, *, conditions: Iterable[Condition], fields: Mapping[str, Any]
+) -> T:
+    """Apply changed fields and conditions to the newest status of ``obj``.
+
+    The write requires the resourceVersion of that status, so it neither reverts a concurrent change nor reaches an
+    object that was recreated under the same name. After a conflict, the status is read from the API server.
+
+    Args:
+        client: the client of the reconciler.
+        obj: the reconciled object; its generation becomes ``observed_generation``.
+        now: the time of condition transitions.
+        conditions: conditions to set.
+        fields: values of other fields by attribute name; None removes a field.
+
+    Returns:
+        the object as stored, without the transform of its informer.
+
+    Raises:
+        TypeError: the status has no such field, or the kind has no typed status.
+        NotFound: the object was deleted.
+        Conflict: the object was recreated, or other clients changed it repeatedly.
+    """
+    conditions, manager = tuple(conditions), client.live.field_manager
+    newest = await client.get_uncached_if_transformed(type(obj), obj.key)
+    for attempt in range(_MAX_ATTEMPTS):
+        if attempt or newest is None:
+            # A cache with a selector may not have the object.
+            newest = await client.live.get(type(obj), obj.key)
+        _require_same_object(obj, newest)
+        status = merge_status(obj, newest, now, conditions, fields)
+        document = status_document(newest, status, newest.metadata.resource_version)
+        if not apply_would_change(document, newest, manager, "status"):
+            break
+        try:
+            return await client.live.apply_encoded(type(obj), obj.key, encode(document), subresource="status")
+        except Conflict:
+            if attempt == _MAX_ATTEMPTS - 1:
+                raise
+    assert newest is not None
+    return newest
+
+
+def merge_status(
+    obj: Object, newest: Object, now: datetime, conditions: Iterable[Condition], fields: Mapping[str, Any]
+) -> FrozenStruct:
+    """Return the status of ``newest`` with the given fields and conditions.
+
+    Raises:
+        TypeError: the status has no such field, or the kind has no typed status.
+    """
+    status = getattr(newest, "status", None)
+    kind = type(newest).__name__
+    if not isinstance(status, FrozenStruct):
+        raise TypeError(f"{kind} has no typed status: use client.apply_status or client.patch")
+    known = status.__struct_fields__
+    given = (*fields, "conditions") if conditions else tuple(fields)
+    if unknown := [name for name in given if name not in known]:
+        raise TypeError(f"{type(status).__name__} has no field {unknown[0]!r}. Its fields are {', '.join(known)}.")
+    changes, generation = dict(fields), obj.metadata.generation or None
+    if "observed_generation" in known:
+        changes.setdefault("observed_generation", generation)
+    if conditions:
+        updated: tuple[Condition, ...] = getattr(status, "conditions", ())
+        for condition in conditions:
+            if condition.observed_generation is None:
+                condition = replace(condition, observed_generation=generation)
+            updated = set_condition(updated, condition, now)
+        changes["conditions"] = updated
+    return replace(status, **changes)
+
+
+def _require_same_object(obj: Object, newest: Object) -> None:
+    if newest.metadata.uid != obj.metadata.uid:
+        message = f"{type(obj).api_resource.kind} {obj.key} was deleted and created again: reconcile the new object"
+        raise Conflict(ApiStatus(message, "Conflict", 409))
