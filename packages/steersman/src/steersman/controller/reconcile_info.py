@@ -75,6 +75,14 @@ class ReconcileInfo:
         return tuple(self._item.triggers)
 
     @property
+    def reason(self) -> str:
+        """The first trigger, and the number of further ones."""
+        if not self._item.triggers:
+            return ""
+        first, others = self._item.triggers[0], len(self._item.triggers) - 1 + self._item.omitted
+        return f"{first} and {others} more" if others else str(first)
+
+    @property
     def omitted(self) -> int:
         """The number of further triggers."""
         return self._item.omitted
