@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast, get_args, get_origin
 
-from steersman.meta import Field, FrozenDict, FrozenStruct
+from steersman.meta import Field, FrozenDict, FrozenStruct, to_builtins
 from steersman.meta.patterns import UnsupportedPattern, compile_pattern
 from steersman.webhook.type_hints import split_markers, struct_fields
 
@@ -17,7 +17,7 @@ from steersman.webhook.type_hints import split_markers, struct_fields
 def bound_violations(value: Any, hint: Any, path: str = "") -> Iterator[str]:
     """Yield one message per violated bound of ``value`` and its parts.
 
-    Bounds are sizes, limits of numbers and patterns. Formats, unique items and CEL rules are not checked. Values that
+    Bounds are sizes, limits of numbers, patterns and unique items. Formats and CEL rules are not checked. Values that
     equal the default of their field are valid.
 
     Args:
@@ -55,8 +55,9 @@ def _marker_violations(marker: Field, value: Any, path: str) -> Iterator[str]:
         if marker.lt is not None and value >= marker.lt:
             yield f"{path} must be less than {marker.lt}, but is {value}"
     elif isinstance(value, tuple):
-        size = len(cast("tuple[Any, ...]", value))
-        yield from _limit_violations(size, marker.min_items, marker.max_items, path, " items long")
+        items = cast("tuple[Any, ...]", value)
+        yield from _limit_violations(len(items), marker.min_items, marker.max_items, path, " items long")
+        yield from _duplicate_violations(marker, items, path)
     elif isinstance(value, FrozenDict):
         size = len(cast("FrozenDict[str, Any]", value))
         yield from _limit_violations(size, marker.min_properties, marker.max_properties, path, " keys long")
@@ -69,6 +70,18 @@ def _limit_violations(
         yield f"{path} must be at least {minimum}{unit}, but is {amount}"
     if maximum is not None and amount > maximum:
         yield f"{path} must be at most {maximum}{unit}, but is {amount}"
+
+
+def _duplicate_violations(marker: Field, items: tuple[Any, ...], path: str) -> Iterator[str]:
+    if marker.list_type == "set":
+        identities = [to_builtins(item) for item in items]
+    elif marker.list_map_keys:
+        identities = [{key: to_builtins(item).get(key) for key in marker.list_map_keys} for item in items]
+    else:
+        return
+    for position, identity in enumerate(identities):
+        if identity in identities[:position]:
+            yield f"{path}[{position}] is a duplicate: {identity}"
 
 
 def _matches(pattern: str, value: str) -> bool:

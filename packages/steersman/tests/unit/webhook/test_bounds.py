@@ -15,6 +15,11 @@ class Port(FrozenStruct):
     number: Annotated[int, Field(gt=0, lt=65536)] = 80
 
 
+class Volume(FrozenStruct):
+    mount_path: str
+    size: int = 1
+
+
 class WebAppSpec(FrozenStruct):
     name: Annotated[str, Field(min_length=2, max_length=5, pattern="^[a-z]+$")] = "web"
     replicas: Annotated[int | None, Field(ge=1, le=9)] = None
@@ -22,6 +27,8 @@ class WebAppSpec(FrozenStruct):
     ports: tuple[Port, ...] = ()
     labels: Annotated[FrozenDict[str, Annotated[str, Field(max_length=2)]], Field(max_properties=1)] = FrozenDict()
     default_port: Port | None = None
+    zones: Annotated[tuple[str, ...], Field(list_type="set")] = ()
+    volumes: Annotated[tuple[Volume, ...], Field(list_map_keys=("mountPath",))] = ()
 
 
 @pytest.mark.parametrize(
@@ -40,6 +47,11 @@ class WebAppSpec(FrozenStruct):
         ({"hosts": ("orders",)}, ".hosts[0] must be at most 5 characters long, but is 6"),
         ({"ports": (Port(), Port(number=0))}, ".ports[1].number must be greater than 0, but is 0"),
         ({"default_port": Port(number=65536)}, ".defaultPort.number must be less than 65536, but is 65536"),
+        ({"zones": ("a", "b", "a")}, ".zones[2] is a duplicate: a"),
+        (
+            {"volumes": (Volume(mount_path="/data"), Volume(mount_path="/data", size=2))},
+            ".volumes[1] is a duplicate: {'mountPath': '/data'}",
+        ),
         ({"labels": FrozenDict({"a": "abc"})}, ".labels.a must be at most 2 characters long, but is 3"),
         ({"labels": FrozenDict({"a": "", "b": ""})}, ".labels must be at most 1 keys long, but is 2"),
     ],
