@@ -1,4 +1,4 @@
-"""Log of the writes that changed an object: verb, object and reason, and never content."""
+"""Log of the writes that changed an object, without content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNLOGGED = frozenset((("", "events"), ("events.k8s.io", "events"), ("coordinati
 
 
 class WriteLog:
-    """Logs each write that changed an object, in one line at level info.
+    """Logs each write that changed an object, at level info.
 
     A write changed nothing if the response has the resourceVersion from before. The reason is the trigger of the
     running reconcile.

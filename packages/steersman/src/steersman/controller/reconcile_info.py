@@ -76,11 +76,13 @@ class ReconcileInfo:
 
     @property
     def reason(self) -> str:
-        """The first trigger, and the number of further ones."""
-        if not self._item.triggers:
+        """The first change, or else the first trigger, and the number of further ones."""
+        triggers = self._item.triggers
+        if not triggers:
             return ""
-        first, others = self._item.triggers[0], len(self._item.triggers) - 1 + self._item.omitted
-        return f"{first} and {others} more" if others else str(first)
+        chosen = next((trigger for trigger in triggers if trigger.kind is not None), triggers[0])
+        others = len(triggers) - 1 + self._item.omitted
+        return f"{chosen} and {others} more" if others else str(chosen)
 
     @property
     def omitted(self) -> int:
