@@ -120,7 +120,7 @@ async def test_invalid_monitor_reports_itself_only(apiserver: InMemoryApiServer)
         status = await world.wait_reconciled()
         message = next(c.message for c in status.conditions if c.type == "Reconciled")
         assert message is not None
-        assert message.endswith("1 invalid monitors are left out: see their Events.")
+        assert message.endswith("Invalid monitors are left out (1). See their Events.")
         assert "bad" not in world.running_text()
         accepted = await world.accepted(ServiceMonitor, good.key)
         rejected = await world.accepted(ServiceMonitor, bad.key)

@@ -41,9 +41,9 @@ def reconciled_condition(observed: Observed) -> Condition:
     if blocked is not None:
         return condition(observed.prometheus, "Reconciled", False, *blocked)
     invalid = len(observed.declared.problems)
-    message = f"{len(observed.replicas)} servers run revision {observed.declared.revision}."
+    message = f"All running servers ({len(observed.replicas)}) have loaded revision {observed.declared.revision}."
     if invalid:
-        message += f" {invalid} invalid monitors are left out: see their Events."
+        message += f" Invalid monitors are left out ({invalid}). See their Events."
     return condition(observed.prometheus, "Reconciled", True, "ConfigurationLoaded", message)
 
 
