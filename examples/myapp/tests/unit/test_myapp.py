@@ -17,7 +17,6 @@ from steersman import (
     ObjectKey,
     ObjectMeta,
     Quantity,
-    Request,
     find_condition,
     is_true,
 )
@@ -30,7 +29,7 @@ from steersman.observability import metrics
 from steersman_testing import InMemoryApiServer, virtual_time
 
 from my_operator.api.v1.myapp import MyApp, MyAppDatabase, MyAppSpec, MyAppStatus, Release
-from my_operator.controllers.metrics import RESULTS, remove_metrics
+from my_operator.controllers.metrics import RESULTS
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 from my_operator.main import setup
 from my_operator.resources import has_database, migration_key, running_release, selector_labels
@@ -312,7 +311,6 @@ async def test_metric_is_removed_with_its_object(apiserver: InMemoryApiServer) -
         return {result: value for result, value in values.items() if value}
 
     async with running_operator(apiserver) as running:
-        remove_metrics(Request.of(KEY))
         await running.create()
         assert set(shown()) == {"success"}
         await running.user.delete(MyApp, KEY)

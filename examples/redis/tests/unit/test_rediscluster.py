@@ -151,7 +151,7 @@ async def test_existing_password_is_kept(apiserver: InMemoryApiServer) -> None:
         data = FrozenDict({"password": b"mine"})
         await world.user.create(Secret(metadata=ObjectMeta(name=secret.name, namespace=secret.namespace), data=data))
         await world.create()
-        assert "blue-auth belongs to another owner" in await world.wait_ready_reason("NameTaken")
+        assert "blue-auth belongs to another owner" in await world.wait_ready_reason("NameConflict")
         assert (await world.user.get(Secret, secret)).data == data
         await world.user.delete(Secret, secret)
         await world.wait_ready()

@@ -5,9 +5,8 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
     import asyncio
     from typing import Annotated
 
-    from steersman import Field, Manager, Request, RequestReconciler, Resource, Result, Spec, Status
+    from steersman import Field, Manager, Reconciler, Resource, Spec, Status, connect, load_config, resource
     from steersman.api.apply import core, meta
-    from steersman import connect, load_config, resource
     from steersman.api.core_v1 import ConfigMap
 
     class GreetingSpec(Spec):
@@ -18,13 +17,11 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
     class Greeting(Resource[GreetingSpec, Status]):
         """A greeting, stored in a ConfigMap."""
 
-    class Greeter(RequestReconciler[Greeting]):
-        async def reconcile(self, request: Request) -> Result:
-            greeting = await self.client.get(Greeting, request)  # NotFound ends it
-            metadata = meta.ObjectMeta(name=request.name, namespace=request.namespace)
+    class Greeter(Reconciler[Greeting]):
+        async def reconcile(self, greeting: Greeting) -> None:
+            metadata = meta.ObjectMeta(name=greeting.metadata.name, namespace=greeting.metadata.namespace)
             words = core.ConfigMap(metadata=metadata, data={"words": f"Hello {greeting.spec.name}"})
             await self.client.apply(words, owner=greeting)
-            return Result()
 
     def setup(manager: Manager) -> None:
         manager.controller(Greeting).owns(ConfigMap).complete(Greeter)
@@ -49,8 +46,8 @@ a queue. Its workers take keys from the queue and call the Reconciler. Failed ke
 back-off. See ``steersman.controller``.
 
 **Reconciler.** A Reconciler compares the desired state of one object with the observed state, and makes them equal.
-It receives the namespace and name of the object, not the event, and must be idempotent. It declares child objects by
-server-side apply and reports to users by status, conditions and Events.
+It receives the current object, not the event, and must be idempotent. It declares child objects by server-side apply
+and reports to users by status, conditions and Events.
 
 **Client and cache.** Reads of a CachedClient come from informers, which list and watch the API server. Writes go to
 the API server, and later reads of the cache contain them. Scripts use a Client or a SyncClient without a cache. See

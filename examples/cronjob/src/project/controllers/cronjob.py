@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from steersman import Condition, FrozenDict, Manager, ObjectMeta, Request, RequestReconciler, Result, set_condition
+from steersman import Condition, FrozenDict, Manager, ObjectMeta, Reconciler, Result
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ObjectReference
 from steersman.errors import AlreadyExists, NotFound
 
-from project.api.v1.cronjob import CronJob, CronJobStatus
+from project.api.v1.cronjob import CronJob
 from project.schedules import last_due, next_due, schedule_error
 
 SCHEDULED_AT = "batch.tutorial.kubebuilder.io/scheduled-at"
@@ -46,41 +46,32 @@ class OwnedJobs:
         return max((t for t in times if t is not None), default=None)
 
 
-class CronJobReconciler(RequestReconciler[CronJob]):
+class CronJobReconciler(Reconciler[CronJob]):
     """Makes the cluster match the spec of each CronJob."""
 
-    async def reconcile(self, request: Request) -> Result:
+    async def reconcile(self, cronjob: CronJob) -> Result | None:
         """Compare the actual state with the spec, and change what differs.
 
         The controller calls it after each change, and retries it with back-off after an error.
         """
-        cronjob = await self.client.get(CronJob, request)
-        if cronjob.metadata.deletion_timestamp is not None:
-            return Result()
-        jobs = OwnedJobs.from_list(await self.client.list(Job, namespace=request.namespace, owner=cronjob))
+        jobs = OwnedJobs.from_list(await self.client.list(Job, namespace=cronjob.metadata.namespace, owner=cronjob))
+        times = (cronjob.status.last_schedule_time, jobs.last_schedule_time)
+        last = max((t for t in times if t is not None), default=None)
         # Write the status first: pruning deletes the Jobs that record the last scheduled time.
-        status = await self._write_status(cronjob, jobs)
+        await self.status(
+            cronjob,
+            conditions=[_available_condition(cronjob)],
+            active=tuple(_object_reference(job) for job in jobs.active[:_MAX_ACTIVE_REFERENCES]),
+            last_schedule_time=last,
+        )
         await self._prune_history(cronjob, jobs)
         if cronjob.spec.suspend or schedule_error(cronjob.spec.schedule):
-            return Result()
+            return None
         now = self.runtime.clock.now()
-        if due := _missed_schedule_time(cronjob, status.last_schedule_time, now):
+        if due := _missed_schedule_time(cronjob, last, now):
             await self._create_job(cronjob, due, jobs)
         following = next_due(cronjob.spec.schedule, now)
-        return Result(requeue_after=(following - now).total_seconds() if following else None)
-
-    async def _write_status(self, cronjob: CronJob, jobs: OwnedJobs) -> CronJobStatus:
-        previous = cronjob.status
-        times = (previous.last_schedule_time, jobs.last_schedule_time)
-        status = CronJobStatus(
-            observed_generation=cronjob.metadata.generation,
-            conditions=set_condition(previous.conditions, _available_condition(cronjob), self.runtime.clock.now()),
-            active=tuple(_object_reference(job) for job in jobs.active[:_MAX_ACTIVE_REFERENCES]),
-            last_schedule_time=max((t for t in times if t is not None), default=None),
-        )
-        if status != cronjob.status:
-            await self.client.apply_status(cronjob, status)
-        return status
+        return Result(requeue_after=following - now) if following else None
 
     async def _prune_history(self, cronjob: CronJob, jobs: OwnedJobs) -> None:
         spec = cronjob.spec

@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 from prometheus_client import Counter
-from steersman import ReconcileOutcome, Request
+from steersman import ObjectKey, ReconcileOutcome
+from steersman.cache import InformerEvent
 from steersman.observability import metrics
+
+from my_operator.api.v1.myapp import MyApp
 
 RECONCILES = Counter(
     "myapp_reconcile_total",
@@ -20,11 +23,13 @@ RECONCILES = Counter(
 RESULTS = ("success", "error")
 
 
-def record_reconcile(request: Request, outcome: ReconcileOutcome) -> None:
+def record_reconcile(key: ObjectKey, outcome: ReconcileOutcome) -> None:
     """Count a reconcile of an existing object."""
-    RECONCILES.labels(request.namespace, request.name, RESULTS[outcome.error is not None]).inc()
+    RECONCILES.labels(key.namespace, key.name, RESULTS[outcome.error is not None]).inc()
 
 
-def remove_metrics(request: Request) -> None:
-    """Remove the series of a deleted object."""
-    RECONCILES.remove_by_labels({"namespace": request.namespace, "name": request.name})
+def remove_metrics(event: InformerEvent[MyApp]) -> None:
+    """Remove the series of an object when it is deleted."""
+    if event.new is None:
+        key = event.object.key
+        RECONCILES.remove_by_labels({"namespace": key.namespace, "name": key.name})

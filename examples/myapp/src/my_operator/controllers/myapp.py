@@ -11,64 +11,45 @@ from msgspec.structs import replace
 from steersman import (
     Condition,
     Manager,
-    NotFound,
-    Object,
     ReconcileOutcome,
-    Request,
-    RequestReconciler,
-    Result,
-    SteersmanError,
+    Reconciler,
     find_condition,
-    set_condition,
 )
 from steersman.api.apps_v1 import Deployment
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Service
-from steersman.errors import Forbidden, Invalid
-from steersman.meta import ApplyConfiguration
+from steersman.errors import Forbidden, Invalid, NameConflict
 
 from my_operator import releases, resources
-from my_operator.api.v1.myapp import MyApp, MyAppStatus
+from my_operator.api.v1.myapp import MyApp
 from my_operator.controllers import metrics
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 from my_operator.releases import ObservedState, ReleaseRecords
 
 
-class NameTaken(SteersmanError):
-    """A foreign object has the name of an owned object."""
-
-
-class MyAppReconciler(RequestReconciler[MyApp]):
+class MyAppReconciler(Reconciler[MyApp]):
     """Makes the cluster match the spec of each MyApp.
 
     Release records are written to the status before the controller acts on them, so that a new process continues
     after a crash at any point.
     """
 
-    async def reconcile(self, request: Request) -> Result:
+    async def reconcile(self, app: MyApp) -> None:
         """Observe the objects, store the records, apply changes, and report the status."""
-        try:
-            app = await self.client.get(MyApp, request)
-        except NotFound:
-            metrics.remove_metrics(request)
-            raise
-        if app.metadata.deletion_timestamp is not None:
-            # Kubernetes deletes the owned objects. They must not be recreated.
-            return Result()
         records = releases.update_records(await self._observe(app))
         app = await self._save_records(app, records)
         await self._apply_resources(await self._observe(app), records)
         await self._report_status(await self._observe(app), records)
-        return Result()
 
-    async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
+    async def update_status(self, app: MyApp, outcome: ReconcileOutcome) -> None:
         """Count the reconcile, and report rejected requests in the status."""
-        metrics.record_reconcile(request, outcome)
-        if isinstance(outcome.error, (NameTaken, Forbidden, Invalid)):
-            app = await self.client.get(MyApp, request)
-            reason = "NameTaken" if isinstance(outcome.error, NameTaken) else "Refused"
+        if await self.client.get_or_none(MyApp, app.key) is None:
+            return
+        metrics.record_reconcile(app.key, outcome)
+        if isinstance(outcome.error, (NameConflict, Forbidden, Invalid)):
+            reason = "NameTaken" if isinstance(outcome.error, NameConflict) else "Refused"
             refused = Condition(type="Ready", status="False", reason=reason, message=str(outcome.error))
-            await self._write_status(app, app.status, (refused,))
+            await self._write_status(app, (refused,))
 
     async def _observe(self, app: MyApp) -> ObservedState:
         return ObservedState(
@@ -80,30 +61,34 @@ class MyAppReconciler(RequestReconciler[MyApp]):
         )
 
     async def _save_records(self, app: MyApp, records: ReleaseRecords) -> MyApp:
-        previous = app.status
-        if records == ReleaseRecords.from_status(previous):
+        """Store changed records. The resourceVersion rejects records of an outdated observation."""
+        if records == ReleaseRecords.from_status(app.status):
             return app
-        return await self._apply_status(app, _with_records(previous, records))
-
-    async def _apply_status(self, app: MyApp, status: MyAppStatus) -> MyApp:
-        """Write the status with a resourceVersion, against stale writes."""
-        return await self.client.apply_status(app, status, resource_version=app.metadata.resource_version)
+        good, version = records.last_good, app.metadata.resource_version
+        status = replace(
+            app.status,
+            version=good and good.version,
+            release=good,
+            failed=records.failed,
+            migrated=records.migrated,
+        )
+        return await self.client.apply_status(app, status, resource_version=version)
 
     async def _apply_resources(self, observed: ObservedState, records: ReleaseRecords) -> None:
         app = observed.app
-        await self._apply_owned(resources.service(app), app)
+        await self.client.apply(resources.service(app), owner=app)
         if app.spec.database.enabled:
-            await self._apply_owned(resources.database(app), app)
+            await self.client.apply(resources.database(app), owner=app)
         if app.spec.config:
-            await self._apply_owned(resources.config_map(app), app)
+            await self.client.apply(resources.config_map(app), owner=app)
         for job in releases.obsolete_migrations(observed):
             # Foreground deletion waits for the pods, so that only one migration runs.
             await self.client.delete(Job, job.key, uid=job.metadata.uid, propagation="Foreground")
         if releases.can_migrate(observed, records) and observed.database is not None:
-            await self._apply_owned(resources.migration(app, app.image, observed.database.metadata.uid), app)
+            await self.client.apply(resources.migration(app, app.image, observed.database.metadata.uid), owner=app)
         if release := releases.release_to_run(observed, records):
             deployment = resources.deployment(app, release, with_database=records.migrated is not None)
-            await self._apply_owned(deployment, app)
+            await self.client.apply(deployment, owner=app)
         await self._delete_obsolete_config_maps(observed)
         await self._delete_unused_database(observed)
 
@@ -121,58 +106,38 @@ class MyAppReconciler(RequestReconciler[MyApp]):
     async def _delete_unused_database(self, observed: ObservedState) -> None:
         """Delete a disabled Database when no pod uses it."""
         database = observed.database
-        if observed.app.spec.database.enabled or database is None or not _is_controlled_by(database, observed.app):
+        if observed.app.spec.database.enabled or database is None or not database.is_controlled_by(observed.app):
             return
         deployment = observed.deployment
         unused = deployment is None or not resources.has_database(deployment.spec.template.spec)
         if unused and (deployment is None or releases.is_rollout_complete(deployment)):
             await self.client.delete(Database, database.key, uid=database.metadata.uid)
 
-    async def _apply_owned(self, config: ApplyConfiguration[Any], app: MyApp) -> None:
-        """Apply the owned objects.
-
-        Raises:
-            NameTaken: a foreign object has the name.
-        """
-        kind = config.read_type
-        found = await self.client.get_or_none(kind, config.key)
-        if found is not None and not _is_controlled_by(found, app):
-            name = kind.api_resource.kind
-            raise NameTaken(f"{name} {config.key} belongs to another owner. Rename it or this MyApp.")
-        await self.client.apply(config, owner=app)
-
     async def _report_status(self, observed: ObservedState, records: ReleaseRecords) -> None:
         app, deployment = observed.app, observed.deployment
         phase, conditions = releases.status_conditions(observed, records)
-        status = MyAppStatus(
+        await self._write_status(
+            app,
+            conditions,
             phase=phase,
             replicas=(deployment.status.replicas or 0) if deployment else 0,
             ready_replicas=(deployment.status.ready_replicas or 0) if deployment else 0,
             selector=",".join(f"{name}={value}" for name, value in resources.selector_labels(app).items()),
-            conditions=app.status.conditions,
         )
-        await self._write_status(app, _with_records(status, records), conditions)
 
-    async def _write_status(self, app: MyApp, status: MyAppStatus, conditions: tuple[Condition, ...]) -> None:
+    async def _write_status(self, app: MyApp, conditions: tuple[Condition, ...], **fields: Any) -> None:
         """Write a changed status, and an Event if the reason has changed."""
-        previous = find_condition(app.status.conditions, "Ready")
-        now, generation = self.runtime.clock.now(), app.metadata.generation
-        merged = status.conditions
-        for condition in conditions:
-            merged = set_condition(merged, replace(condition, observed_generation=generation), now)
-        status = replace(status, conditions=merged, observed_generation=generation)
-        if status == app.status:
-            return
-        await self._apply_status(app, status)
-        ready = conditions[0]
+        ready, previous = conditions[0], find_condition(app.status.conditions, "Ready")
+        await self.status(app, conditions=conditions, **fields)
         if previous is None or previous.reason != ready.reason:
-            failed = status.phase in ("RolledBack", "Failed") or ready.reason in ("NameTaken", "Refused")
+            failed = fields.get("phase") in ("RolledBack", "Failed", None)
             emit = self.events.warning if failed else self.events.normal
             emit(app, ready.reason, ready.message)
 
     @classmethod
     def setup_with_manager(cls, manager: Manager) -> None:
         """Declare the watched kinds and the permissions of the controller."""
+        manager.cache.informer(MyApp).subscribe(metrics.remove_metrics)
         (
             manager.controller(MyApp)
             .owns(Deployment)
@@ -186,15 +151,3 @@ class MyAppReconciler(RequestReconciler[MyApp]):
             .max_concurrent_reconciles(8)
             .complete(cls)
         )
-
-
-def _is_controlled_by(obj: Object, app: MyApp) -> bool:
-    reference = obj.controller_reference
-    return reference is not None and reference.uid == app.metadata.uid
-
-
-def _with_records(status: MyAppStatus, records: ReleaseRecords) -> MyAppStatus:
-    good = records.last_good
-    return replace(
-        status, version=good and good.version, release=good, failed=records.failed, migrated=records.migrated
-    )

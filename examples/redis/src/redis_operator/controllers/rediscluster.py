@@ -10,11 +10,9 @@ from steersman import (
     Manager,
     ObjectKey,
     ReconcileOutcome,
+    Reconciler,
     ReconcilerContext,
-    Request,
-    RequestReconciler,
     Result,
-    SteersmanError,
     generation_changed,
 )
 from steersman.api.apps_v1 import StatefulSet
@@ -22,12 +20,12 @@ from steersman.api.core_v1 import ConfigMap, Pod, Secret, Service
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.cache import InformerOptions
 from steersman.controller import annotations_changed
-from steersman.errors import AlreadyExists
+from steersman.errors import AlreadyExists, NameConflict
 
 from redis_operator.api.v1.rediscluster import RedisCluster
 from redis_operator.controllers.executor import StepExecutor
 from redis_operator.controllers.pods import members_of
-from redis_operator.controllers.status import build_status
+from redis_operator.controllers.status import status_fields
 from redis_operator.nodes import Redis
 from redis_operator.nodes.client import RedisPyClient
 from redis_operator.plan import Done, Goal, Meet, Member, Replace, ScaleIn, Step, Wait, next_step
@@ -50,10 +48,6 @@ _RESYNC_SECONDS = 20.0
 _NEXT_STEP_SECONDS = 1.0
 
 
-class NameTaken(SteersmanError):
-    """The name of a required object is used by a foreign object."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult(Result):
     """Step and members of a reconcile, for the status."""
@@ -62,7 +56,7 @@ class StepResult(Result):
     members: Sequence[Member]
 
 
-class RedisClusterReconciler(RequestReconciler[RedisCluster]):
+class RedisClusterReconciler(Reconciler[RedisCluster]):
     """Reconciles one RedisCluster, one step at a time. It keeps no state between reconciles.
 
     Args:
@@ -74,10 +68,7 @@ class RedisClusterReconciler(RequestReconciler[RedisCluster]):
         super().__init__(context)
         self._redis = redis
 
-    async def reconcile(self, request: Request) -> Result:
-        cluster = await self.client.get(RedisCluster, request)
-        if cluster.metadata.deletion_timestamp is not None:
-            return Result()
+    async def reconcile(self, cluster: RedisCluster) -> Result:
         password = await self._password(cluster)
         declared = await self._apply_objects(cluster, password)
         step, members = await self._plan(cluster, declared, password)
@@ -86,19 +77,14 @@ class RedisClusterReconciler(RequestReconciler[RedisCluster]):
         after = _RESYNC_SECONDS if isinstance(step, Done) else _NEXT_STEP_SECONDS
         return StepResult(step=step, members=members, requeue_after=after)
 
-    async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
-        cluster = await self.client.get_or_none(RedisCluster, request)
-        if cluster is None or cluster.metadata.deletion_timestamp is not None:
-            return
+    async def update_status(self, cluster: RedisCluster, outcome: ReconcileOutcome) -> None:
         if isinstance(outcome.result, StepResult):
             step, members = outcome.result.step, outcome.result.members
         elif outcome.error is not None and not isinstance(outcome.error, Conflict):
             step, members = Wait(type(outcome.error).__name__, str(outcome.error)), None
         else:
             return
-        status = build_status(cluster, step, members, self.runtime.clock.now())
-        if status != cluster.status:
-            await self.client.apply_status(cluster, status)
+        await self.status(cluster, **status_fields(cluster, step, members))
 
     async def _password(self, cluster: RedisCluster) -> str:
         """Return the password of the Secret, which is created once.
@@ -106,7 +92,7 @@ class RedisClusterReconciler(RequestReconciler[RedisCluster]):
         A new password loses no data, because the nodes restart with it.
 
         Raises:
-            NameTaken: a foreign object has the name of the Secret.
+            NameConflict: a foreign object has the name of the Secret.
         """
         key = ObjectNames(cluster.key).secret
         secret = await self.client.get_or_none(Secret, key)
@@ -116,11 +102,9 @@ class RedisClusterReconciler(RequestReconciler[RedisCluster]):
             except AlreadyExists:
                 # Without its labels the Secret is not in the cache, although the nodes use its password.
                 secret = await self.client.live.get(Secret, key)
-                owner = secret.controller_reference
-                if owner is None or owner.uid != cluster.metadata.uid:
-                    raise NameTaken(
-                        f"Secret {key} belongs to another owner. Rename the Secret or this RedisCluster."
-                    ) from None
+                if not secret.is_controlled_by(cluster):
+                    message = f"Secret {key} belongs to another owner. Rename the Secret or this RedisCluster."
+                    raise NameConflict(message) from None
         return secret.data["password"].decode()
 
     async def _apply_objects(self, cluster: RedisCluster, password: str) -> StatefulSet:

@@ -110,17 +110,17 @@ class Reconciler(_ContextHolder, ABC, Generic[T]):
     Before you change it, release a version without ``cleanup``: it removes the finalizer of the previous name."""
 
     @abstractmethod
-    async def reconcile(self, obj: T) -> Result | None:
+    async def reconcile(self, obj: T, /) -> Result | None:
         """Reconcile ``obj``. None is the same as ``Result()``."""
 
-    async def cleanup(self, obj: T) -> Result | None:
+    async def cleanup(self, obj: T, /) -> Result | None:
         """Remove what ``obj`` leaves behind outside its owned objects.
 
         It runs for an object that is being deleted and has our finalizer. When it returns, the finalizer is removed.
         With ``requeue_after``, the finalizer stays and ``cleanup`` runs again. It may run several times.
         """
 
-    async def update_status(self, obj: T, outcome: ReconcileOutcome) -> None:
+    async def update_status(self, obj: T, /, outcome: ReconcileOutcome) -> None:
         """Write the outcome to the status.
 
         It runs after every ``reconcile``, and after a ``cleanup`` that has not finished.
