@@ -99,6 +99,6 @@ def test_merge_keeps_required_empty_values() -> None:
 
 
 def test_merge_writes_whole_list_if_document_lacks_it() -> None:
-    """The items before the change are defaults, which the document does not contain."""
+    """The document does not contain the default items."""
     before, after = Shop(words=("x", "y")), Shop(words=("x", "z"))
     assert merge_changes({}, before, after) == {"words": ["x", "z"]}
