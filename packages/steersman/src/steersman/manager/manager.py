@@ -12,6 +12,8 @@ from steersman.cache import Cache, CachedClient
 from steersman.client import Client, Transport
 from steersman.controller import Builder, Controller, ControllerSpec, EventRecorder, Permission, ReconcilerContext
 from steersman.controller.controller import TraceSpan
+from steersman.controller.reconcile_info import report_dependents
+from steersman.dependents import Dependents
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.manager.leader_election.fence import FencedTransport
 from steersman.manager.leader_election.runner import ElectionRunner, new_election_runner
@@ -260,7 +262,7 @@ class Manager:
 
     async def _start_webhooks(self) -> None:
         # Before the caches: the API server may need the conversion webhook to list objects.
-        if not self._webhooks:
+        if not self._webhooks or not self.options.serve_webhooks:
             return
         if self.options.webhooks is None:
             log.warning("webhooks are declared but not served; set ManagerOptions.webhooks")
@@ -392,7 +394,16 @@ class Manager:
         recorder = EventRecorder(client.live, source, self.options.instance, runtime=self.runtime)
         self._event_recorders.append(recorder)
         logger = get_logger(spec.name)
-        return ReconcilerContext(client=client, events=recorder, runtime=self.runtime, log=logger)
+        dependents = Dependents(
+            client,
+            controller=spec.name,
+            owned=spec.owned_kinds,
+            prunable=spec.prunable_kinds,
+            report=report_dependents,
+        )
+        return ReconcilerContext(
+            client=client, events=recorder, runtime=self.runtime, log=logger, dependents=dependents
+        )
 
     def _register_controller(self, controller: Controller) -> None:
         if any(known.name == controller.name for known in self._controllers):
