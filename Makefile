@@ -66,6 +66,12 @@ conformance: $(READY) ## Run each conformance case on both API servers and compa
 	@$(BIN)/python -m devcluster build
 	@PYTHONPATH=tests/support:packages/steersman-testing/tests/support $(BIN)/python -m apiserver_cases
 
+.PHONY: differential
+differential: $(READY) ## Compare examples/prometheus with prometheus-operator on generated monitors (10 min)
+	@$(BIN)/python -m devcluster build
+	@export PROMETHEUS_DIRECTORY=$$($(BIN)/python -m devcluster servers | grep prometheus)/usr/bin; \
+		cd examples/prometheus && $(abspath $(BIN))/python -m pytest --timeout 1200 tests/differential
+
 .PHONY: e2e
 e2e: $(READY) ## All end-to-end tests on the devcluster, including faults (4 hours)
 	@$(MAKE) faults

@@ -100,7 +100,7 @@ def install_packages(
 
 @app.command("servers")
 def unpack_servers() -> None:
-    """Unpack database servers of other Debian releases for tests."""
+    """Unpack database servers and Prometheus of other Debian releases for tests."""
     _print_lines(*map(str, database_servers.ensure(progress)))
 
 

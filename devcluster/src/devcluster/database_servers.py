@@ -1,4 +1,4 @@
-"""Database servers of other Debian releases, unpacked for tests on loopback.
+"""Servers of other Debian releases, unpacked for tests on loopback.
 
 Each program is run by the loader and the libraries of its own release, so neither an image nor root is needed to
 start it, and PostgreSQL finds its files from where it lies.
@@ -51,6 +51,16 @@ TRIXIE = ServerRelease(
     "3",
 )
 SID = ServerRelease("sid", "MySQL 9.7", ("mysql-server-core",), ("usr/sbin/mysqld",), " 9.7.", "1")
+# Debian 12 builds Prometheus without the service discovery of Kubernetes.
+PROMETHEUS = ServerRelease(
+    "trixie",
+    "Prometheus 2.53",
+    ("prometheus", "promtool"),
+    ("usr/bin/prometheus", "usr/bin/promtool"),
+    " 2.53.",
+    "prometheus-1",
+)
+RELEASES = (TRIXIE, SID, PROMETHEUS)
 
 
 def root(release: ServerRelease) -> Path | None:
@@ -64,17 +74,17 @@ def ensure(progress: Progress) -> list[Path]:
 
     Raises Unsupported where nothing can be installed, CommandFailed where apt fails.
     """
-    missing = [release for release in (TRIXIE, SID) if root(release) is None and _unavailable_reason(release) is None]
+    missing = [release for release in RELEASES if root(release) is None and _unavailable_reason(release) is None]
     if missing:
         apt.ensure(progress, TOOLS)
         with ThreadPoolExecutor(len(missing)) as pool:
             for future in [pool.submit(_ensure, release, progress) for release in missing]:
                 future.result()
-    for release in (TRIXIE, SID):
+    for release in RELEASES:
         if reason := _unavailable_reason(release):
             retry_note = f"asked for again a day later, or once {_release_directory(release, '.lacking')} is gone"
             progress.note(f"{release.title} cannot be had, and is not tested ({retry_note}): {reason}")
-    return [directory for release in (TRIXIE, SID) if (directory := root(release))]
+    return [directory for release in RELEASES if (directory := root(release))]
 
 
 def _ensure(release: ServerRelease, progress: Progress) -> None:

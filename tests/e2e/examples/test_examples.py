@@ -30,6 +30,8 @@ def example(request: pytest.FixtureRequest, cluster: Target) -> Iterator[Path]:
     image = os.environ.get(f"STEERSMAN_EXAMPLE_{root.name.upper()}_IMAGE", image)
     # Remove leftovers of an earlier run, which could hide errors of the deployment.
     run(cluster, root, "-m", "steersman_cli", "undeploy", "--force")
+    if (root / "config/crd/install.sh").exists():
+        command(cluster, root, "sh", "config/crd/install.sh")
     run(cluster, root, "-m", "steersman_cli", "deploy", "--image", image)
     yield root
     run(cluster, root, "-m", "steersman_cli", "undeploy", "--force")
@@ -37,17 +39,22 @@ def example(request: pytest.FixtureRequest, cluster: Target) -> Iterator[Path]:
 
 def run(cluster: Target, root: Path, *arguments: str) -> None:
     """Run Python in ``root`` with the kubeconfig of the cluster. It must succeed."""
+    output = command(cluster, root, sys.executable, *arguments)
+    if arguments[:2] == ("-m", "pytest"):
+        assert "skipped" not in output, output
+
+
+def command(cluster: Target, root: Path, *arguments: str) -> str:
+    """Run a command in ``root`` like ``run``, and return its output."""
     surroundings = {k: v for k, v in ours().items() if not k.startswith("PYTEST")}
     surroundings["PATH"] = f"{Path(cluster.kubectl_path).parent}{os.pathsep}{surroundings['PATH']}"
     if cluster.kubeconfig is not None:
         surroundings["KUBECONFIG"] = str(cluster.kubeconfig)
-    command = [sys.executable, *arguments]
     ended = subprocess.run(
-        command, cwd=root, env=surroundings, capture_output=True, text=True, check=False, timeout=SECONDS
+        arguments, cwd=root, env=surroundings, capture_output=True, text=True, check=False, timeout=SECONDS
     )
     assert ended.returncode == 0, f"{' '.join(arguments)}:\n{ended.stdout}\n{ended.stderr}"
-    if arguments[:2] == ("-m", "pytest"):
-        assert "skipped" not in ended.stdout, ended.stdout
+    return ended.stdout
 
 
 def test_its_own_end_to_end_tests_pass(cluster: Target, example: Path) -> None:

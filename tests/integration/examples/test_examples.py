@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from devcluster import database_servers
 from framework_support.projects import EXAMPLES, ours, steersman
 
 SECONDS = 300
@@ -28,6 +29,8 @@ def test_generated_files_are_up_to_date(example: Path) -> None:
 def test_its_own_tests_pass(example: Path) -> None:
     # Run in a separate process without the workers and options of this run.
     surroundings = {k: v for k, v in ours().items() if not k.startswith("PYTEST")}
+    if (servers := database_servers.root(database_servers.PROMETHEUS)) is not None:
+        surroundings["PROMETHEUS_DIRECTORY"] = str(servers / "usr/bin")
     options = ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=ci"]  # the same examples each time
     command = [sys.executable, "-m", "pytest", *options, "tests/unit", "tests/integration"]
     ended = subprocess.run(

@@ -21,6 +21,7 @@ from steersman.controller import (
     Result,
 )
 from steersman.controller.controller import TraceSpan
+from steersman.dependents import Dependents
 from steersman.errors import ApiStatus, Conflict
 from steersman.manager import Manager
 from steersman.observability import metrics
@@ -63,8 +64,13 @@ class ControllerEnv:
 
     def context(self) -> ReconcilerContext:
         """Context of a reconciler."""
+        client = self.cached
         return ReconcilerContext(
-            client=self.cached, events=self.recorder(), runtime=self.runtime, log=get_logger("test")
+            dependents=Dependents(client),
+            client=client,
+            events=self.recorder(),
+            runtime=self.runtime,
+            log=get_logger("test"),
         )
 
     def create_widgets(self, *names: str, depth: int = 1) -> None:

@@ -31,6 +31,7 @@ PACKAGES = (
     "steersman.cache",
     "steersman.client",
     "steersman.controller",
+    "steersman.dependents",
     "steersman_manifests.crd",
     "steersman.manager",
     "steersman.meta",

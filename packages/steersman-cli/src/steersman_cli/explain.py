@@ -78,4 +78,5 @@ def _delay_reason(entry: dict[str, Any]) -> str:
 
 def _format_outcome(entry: dict[str, Any]) -> str:
     summary = f"{entry['result']} in {entry['duration_seconds']:.3f} s"
-    return "\n".join([summary, *entry["errors"]])
+    blocking = [f"{b['kind']} {b['object']}: {b['message']}" for b in entry.get("blocking_dependents", ())]
+    return "\n".join([summary, *entry["errors"], *blocking])

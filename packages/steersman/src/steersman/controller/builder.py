@@ -18,6 +18,7 @@ from steersman.controller.permissions import (
     READ_VERBS,
     Permission,
     is_secret,
+    require_prunable,
     require_secret_permissions,
 )
 from steersman.controller.predicates import PredicateFunc, all_of
@@ -48,6 +49,7 @@ class _Watch:
     predicate: PredicateFunc | None
     priority: int = NORMAL_PRIORITY
     optional: bool = False
+    prune: bool = False
 
 
 class _GetInformer(Protocol):
@@ -170,6 +172,7 @@ class Builder(Generic[T]):
         any_owner: bool = False,
         priority: int = NORMAL_PRIORITY,
         optional: bool = False,
+        prune: bool = False,
     ) -> Builder[T]:
         """Reconcile the owner when an object of ``kind`` that it controls changes.
 
@@ -183,9 +186,16 @@ class Builder(Generic[T]):
             priority: priority in the queue.
             optional: the server need not serve ``kind``. The informer runs while discovery shows it, and readiness
                 does not wait for it. All objects are reconciled when it appears or disappears. Defaults to False.
+            prune: ``self.dependents`` deletes objects that are no longer declared. It grants delete. Defaults to
+                False.
+
+        Raises:
+            ValueError: ``prune`` is True for a kind whose deletion deletes data.
         """
+        if prune:
+            require_prunable(kind.api_resource)
         mapper = enqueue_owner(self._kind.api_resource, any_owner=any_owner)
-        self._watches.append(_Watch(kind, _OWNS, mapper, predicate, priority, optional))
+        self._watches.append(_Watch(kind, _OWNS, mapper, predicate, priority, optional, prune))
         return self
 
     def watches(
@@ -292,20 +302,25 @@ class Builder(Generic[T]):
             options=self._options,
             sources=tuple(self._sources),
             source_filter=self._source_filter(get_cached),
+            owned_kinds=tuple(w.kind for w in self._watches if w.origin == _OWNS),
+            prunable_kinds=tuple(w.kind for w in self._watches if w.prune),
             owned_resources=tuple(w.kind.api_resource for w in self._watches if w.origin == _OWNS),
             permissions=self._all_permissions(),
         )
 
     def _all_permissions(self) -> tuple[Permission, ...]:
         """The declared permissions, and those that the watches imply."""
-        watched, owned = (
-            [w.kind.api_resource for w in self._watches if (w.origin == _OWNS) is is_owned]
-            for is_owned in (False, True)
-        )
-        declared = (*self._permissions, *(Permission(resource, READ_VERBS) for resource in watched))
-        if any(is_secret(resource) for resource in owned):
-            require_secret_permissions(declared, where=f"controller {self._name!r}")
-        return (*declared, *(Permission(r, OWNER_VERBS) for r in owned if not is_secret(r)))
+        owned = [w for w in self._watches if w.origin == _OWNS]
+        watched = (Permission(w.kind.api_resource, READ_VERBS) for w in self._watches if w.origin != _OWNS)
+        declared = (*self._permissions, *watched)
+        granted: list[Permission] = []
+        for watch in owned:
+            resource, verbs = watch.kind.api_resource, (*OWNER_VERBS, "delete") if watch.prune else OWNER_VERBS
+            if is_secret(resource):
+                require_secret_permissions(declared, verbs, where=f"controller {self._name!r}")
+            else:
+                granted.append(Permission(resource, verbs))
+        return (*declared, *granted)
 
     def _add_indexes(self) -> None:
         for kind, name, values in self._indexes:

@@ -17,6 +17,15 @@ OWNER_VERBS = (*READ_VERBS, "create", "patch")
 # Custom verbs, such as ``bind``, have the same form. ``*`` would grant verbs that are not declared.
 _VERB = re.compile("[a-z]+")
 
+_NEVER_PRUNED = frozenset(
+    (
+        ("", "persistentvolumeclaims"),
+        ("", "persistentvolumes"),
+        ("", "namespaces"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+    )
+)
+
 
 class Permission(Struct, frozen=True):
     """``verbs`` on a resource.
@@ -52,16 +61,36 @@ def is_secret(resource: ApiResource) -> bool:
     return (resource.group, resource.plural) == ("", "secrets")
 
 
-def require_secret_permissions(permissions: Iterable[Permission], *, where: str) -> None:
-    """Require that ``permissions`` contain verbs for owned Secrets.
+def require_prunable(resource: ApiResource) -> None:
+    """Require that undeclared objects of ``resource`` may be deleted.
 
     Raises:
-        ConfigurationError: they do not allow to get, list and watch all Secrets.
+        ValueError: deleting them deletes data.
+    """
+    if (resource.group, resource.plural) in _NEVER_PRUNED:
+        raise ValueError(
+            f"owns({resource.kind}, prune=True): deleting a {resource.kind} deletes data; it is never pruned"
+        )
+
+
+def require_secret_permissions(
+    permissions: Iterable[Permission], verbs_of_owner: tuple[str, ...], *, where: str
+) -> None:
+    """Require that ``permissions`` contain verbs for owned Secrets.
+
+    Args:
+        permissions: the declared permissions.
+        verbs_of_owner: the verbs that ``owns`` grants on other kinds.
+        where: the controller, for the message.
+
+    Raises:
+        ConfigurationError: they do not allow to get, list and watch all Secrets, and to delete them if pruned.
     """
     verbs = {v for p in permissions if is_secret(p.resource) and not (p.names or p.subresource) for v in p.verbs}
-    if verbs.issuperset(READ_VERBS):
+    required = {*READ_VERBS, "delete"} & set(verbs_of_owner)
+    if verbs >= required:
         return
-    missing = [verb for verb in OWNER_VERBS if verb not in verbs]
+    missing = [verb for verb in verbs_of_owner if verb not in verbs]
     listed = ", ".join(f'"{verb}"' for verb in missing)
     raise ConfigurationError(
         f"{where} owns Secret, which grants no permission by itself: declare .needs(Secret, {listed}), without the "

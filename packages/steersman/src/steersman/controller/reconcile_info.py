@@ -10,6 +10,7 @@ from typing import Any
 from steersman.controller.queue import QueueItem
 from steersman.controller.request import Request
 from steersman.controller.triggers import Trigger
+from steersman.dependents import BlockingDependent, DependentsState
 from steersman.observability.logging import log_context
 from steersman.observability.runtime import Clock
 
@@ -26,6 +27,7 @@ class ReconcileInfo:
         result: ``success``, ``requeue_after`` or ``error``; empty while it runs.
         requeue_after: the ``requeue_after`` of the result, or None.
         errors: classes of the errors of the reconcile and of its status update.
+        blocking: the dependents that block the next step: see ``steersman.dependents``.
         trace_id: 32 hexadecimal digits if tracing is enabled. Each log line contains them.
     """
 
@@ -35,6 +37,7 @@ class ReconcileInfo:
         "_item",
         "_random",
         "attempt",
+        "blocking",
         "controller",
         "duration",
         "errors",
@@ -56,6 +59,7 @@ class ReconcileInfo:
         self.result = self.trace_id = ""
         self.requeue_after: float | None = None
         self.errors: tuple[str, ...] = ()
+        self.blocking: tuple[BlockingDependent, ...] = ()
         self._item = item
         self._clock = clock
         self._random = id_random
@@ -73,6 +77,16 @@ class ReconcileInfo:
     def triggers(self) -> tuple[Trigger, ...]:
         """The first triggers, oldest first; ``omitted`` counts the others."""
         return tuple(self._item.triggers)
+
+    @property
+    def reason(self) -> str:
+        """The first change, or else the first trigger, and the number of further ones."""
+        triggers = self._item.triggers
+        if not triggers:
+            return ""
+        chosen = next((trigger for trigger in triggers if trigger.kind is not None), triggers[0])
+        others = len(triggers) - 1 + self._item.omitted
+        return f"{chosen} and {others} more" if others else str(chosen)
 
     @property
     def omitted(self) -> int:
@@ -104,7 +118,10 @@ class ReconcileInfo:
         return fields
 
     def to_builtins(self) -> dict[str, Any]:
-        """Return JSON for debug endpoints: names of objects and fields, never values."""
+        """Return JSON for debug endpoints: names of objects and fields, never values.
+
+        The only texts are the messages of blocking dependents, which the status of the owner shows as well.
+        """
         clock = self._clock
         return {
             **self.log_fields(),
@@ -116,12 +133,23 @@ class ReconcileInfo:
             "result": self.result or None,
             "requeue_after_seconds": self.requeue_after,
             "errors": list(self.errors),
+            "blocking_dependents": [
+                {"kind": b.kind, "object": str(b.key), "message": b.message, "failed": b.failed}
+                for b in self.blocking
+            ],
             "triggers": [trigger.to_builtins() for trigger in self.triggers],
             "omitted_triggers": self.omitted,
         }
 
     def __repr__(self) -> str:
         return f"<ReconcileInfo {self.controller} {self.request} attempt {self.attempt}: {list(self.triggers)}>"
+
+
+def report_dependents(state: DependentsState) -> None:
+    """Record ``state`` in the running reconcile, for debug endpoints."""
+    info = current_reconcile()
+    if info is not None:
+        info.blocking = state.blocking
 
 
 def current_reconcile() -> ReconcileInfo | None:

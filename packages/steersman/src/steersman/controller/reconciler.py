@@ -15,6 +15,7 @@ from steersman.cache.cached_client import CachedClient
 from steersman.controller.events import EventRecorder
 from steersman.controller.request import Request
 from steersman.controller.status import write_status
+from steersman.dependents import Dependents
 from steersman.meta import Condition, Object
 from steersman.observability.runtime import Runtime
 
@@ -72,6 +73,7 @@ class ReconcilerContext:
     events: EventRecorder
     runtime: Runtime
     log: structlog.typing.FilteringBoundLogger
+    dependents: Dependents
 
     async def status(self, obj: T, *, conditions: Iterable[Condition] = (), **fields: Any) -> T:
         """Update the status of ``obj``: see ``Reconciler.status``."""
@@ -88,6 +90,7 @@ class _ContextHolder:
         self.events = context.events
         self.runtime = context.runtime
         self.log = context.log
+        self.dependents = context.dependents
 
 
 class Reconciler(_ContextHolder, ABC, Generic[T]):

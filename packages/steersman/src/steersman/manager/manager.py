@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from steersman.cache import Cache, CachedClient
 from steersman.client import Client, Transport
+from steersman.client.write_log import WriteLog
 from steersman.controller import Builder, Controller, ControllerSpec, EventRecorder, Permission, ReconcilerContext
 from steersman.controller.controller import TraceSpan
+from steersman.controller.reconcile_info import report_dependents
+from steersman.dependents import Dependents
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.manager.leader_election.fence import FencedTransport
 from steersman.manager.leader_election.runner import ElectionRunner, new_election_runner
@@ -376,7 +379,12 @@ class Manager:
         return TracingTransport(transport, provider)
 
     def _cached_client(self, transport: Transport) -> CachedClient:
-        client = Client(transport, field_manager=self.options.name, observer=self.cache)
+        client = Client(
+            transport,
+            field_manager=self.options.name,
+            observer=self.cache,
+            write_log=WriteLog(self.cache.cached_version),
+        )
         return CachedClient(client, self.cache)
 
     def _fenced_client(self) -> CachedClient:
@@ -392,7 +400,16 @@ class Manager:
         recorder = EventRecorder(client.live, source, self.options.instance, runtime=self.runtime)
         self._event_recorders.append(recorder)
         logger = get_logger(spec.name)
-        return ReconcilerContext(client=client, events=recorder, runtime=self.runtime, log=logger)
+        dependents = Dependents(
+            client,
+            controller=spec.name,
+            owned=spec.owned_kinds,
+            prunable=spec.prunable_kinds,
+            report=report_dependents,
+        )
+        return ReconcilerContext(
+            client=client, events=recorder, runtime=self.runtime, log=logger, dependents=dependents
+        )
 
     def _register_controller(self, controller: Controller) -> None:
         if any(known.name == controller.name for known in self._controllers):

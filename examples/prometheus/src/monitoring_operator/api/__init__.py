@@ -1,0 +1,1 @@
+"""API types, one package per version."""

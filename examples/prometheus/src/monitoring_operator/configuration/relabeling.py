@@ -1,0 +1,162 @@
+"""Relabeling: rules of selectors, and checks of users' rules.
+
+Prometheus rejects a whole configuration for one invalid rule. Each rule is therefore checked here, and only its
+monitor is left out. Source: relabel_config in the documentation of Prometheus.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from steersman.api.meta_v1 import LabelSelector
+from steersman.meta.patterns import PatternError, UnsupportedPattern, compile_pattern
+
+from monitoring_operator.api.v1.scraping import Relabeling
+from monitoring_operator.configuration.model import RelabelConfig
+from monitoring_operator.configuration.problems import InvalidMonitor
+
+_ACTIONS = (
+    *("replace", "keep", "drop", "hashmod", "labelmap", "labeldrop", "labelkeep"),
+    *("lowercase", "uppercase", "keepequal", "dropequal"),
+)
+_WITH_TARGET = ("replace", "hashmod", "lowercase", "uppercase", "keepequal", "dropequal")
+_REGEX_ONLY = ("labeldrop", "labelkeep")
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_TARGET_TEMPLATE = re.compile(r"(?:[a-zA-Z_]|\$(?:\{\w+\}|\w+))(?:\w|\$(?:\{\w+\}|\w+))*", re.ASCII)
+_NOT_IN_LABEL_NAMES = re.compile(r"[^a-zA-Z0-9_]")
+_MAX_REGEX_LENGTH = 4096
+
+
+def label_name(kubernetes_name: str) -> str:
+    """Return the name in Prometheus of a label, such as ``app_kubernetes_io_name``."""
+    return _NOT_IN_LABEL_NAMES.sub("_", kubernetes_name)
+
+
+def copy_label(source: str, target: str, *, regex: str | None = None) -> RelabelConfig:
+    """Return a rule that copies a label. With ``regex``, only values that match it."""
+    return RelabelConfig(source_labels=[source], regex=regex, target_label=target)
+
+
+def keep(source: str, value: str) -> RelabelConfig:
+    """Return a rule that keeps targets whose label has ``value``."""
+    return RelabelConfig(action="keep", source_labels=[source], regex=_literal(value))
+
+
+def selector_rules(selector: LabelSelector, prefix: str) -> Iterator[RelabelConfig]:
+    """Yield the rules that keep the selected targets.
+
+    Args:
+        selector: labels of Services or pods.
+        prefix: ``service`` or ``pod``.
+
+    Raises:
+        InvalidMonitor: an operator is unknown.
+    """
+    for key, value in sorted(selector.match_labels.items()):
+        yield _selector_rule("keep", prefix, key, [value])
+    for number, term in enumerate(selector.match_expressions):
+        match term.operator:
+            case "In":
+                yield _selector_rule("keep", prefix, term.key, term.values)
+            case "NotIn":
+                yield _selector_rule("drop", prefix, term.key, term.values)
+            case "Exists" | "DoesNotExist":
+                action = "keep" if term.operator == "Exists" else "drop"
+                present = f"__meta_kubernetes_{prefix}_labelpresent_{label_name(term.key)}"
+                yield RelabelConfig(action=action, source_labels=[present], regex="true")
+            case _:
+                field = f"selector.matchExpressions[{number}].operator"
+                remedy = "Use In, NotIn, Exists or DoesNotExist."
+                raise InvalidMonitor(field, f"is {term.operator!r}", remedy)
+
+
+def user_rules(rules: Sequence[Relabeling], field: str) -> list[RelabelConfig]:
+    """Return the rules of a user.
+
+    Args:
+        rules: the rules.
+        field: path of the list, for errors.
+
+    Raises:
+        InvalidMonitor: Prometheus would reject a rule.
+    """
+    return [_user_rule(rule, f"{field}[{number}]") for number, rule in enumerate(rules)]
+
+
+def _selector_rule(action: str, prefix: str, key: str, values: Sequence[str]) -> RelabelConfig:
+    # An absent label has an empty value, as a label with an empty value has.
+    labels = [f"__meta_kubernetes_{prefix}_{kind}_{label_name(key)}" for kind in ("label", "labelpresent")]
+    alternatives = "|".join(_literal(value) for value in values)
+    return RelabelConfig(action=action, source_labels=labels, regex=f"({alternatives});true")
+
+
+def _literal(value: str) -> str:
+    return re.sub(r"([.+*?()|\[\]{}^$\\])", r"\\\1", value)
+
+
+def _user_rule(rule: Relabeling, field: str) -> RelabelConfig:
+    action = (rule.action or "replace").lower()
+    if action not in _ACTIONS:
+        raise InvalidMonitor(f"{field}.action", f"is {rule.action!r}", f"Use one of {', '.join(_ACTIONS)}.")
+    _check_regex(rule, field)
+    for number, name in enumerate(rule.source_labels):
+        if not _LABEL_NAME.fullmatch(name):
+            where = f"{field}.sourceLabels[{number}]"
+            raise InvalidMonitor(where, f"is {name!r}", "A label name has letters, digits and underscores.")
+    _check_target(rule, action, field)
+    _check_combination(rule, action, field)
+    return RelabelConfig(
+        source_labels=rule.source_labels,
+        separator=rule.separator,
+        regex=rule.regex or None,
+        modulus=rule.modulus or None,
+        target_label=rule.target_label or None,
+        replacement=rule.replacement,
+        action=action,
+    )
+
+
+def _check_regex(rule: Relabeling, field: str) -> None:
+    if rule.regex is None:
+        return
+    if len(rule.regex) > _MAX_REGEX_LENGTH:
+        raise InvalidMonitor(f"{field}.regex", f"has over {_MAX_REGEX_LENGTH} characters", "Split the rule.")
+    try:
+        compile_pattern(rule.regex)
+    except PatternError as error:
+        raise InvalidMonitor(f"{field}.regex", f"is invalid: {error}", "Use the syntax of RE2.") from None
+    except UnsupportedPattern:
+        # RE2 may accept it. promtool checks the configuration before it is loaded.
+        return
+
+
+def _check_target(rule: Relabeling, action: str, field: str) -> None:
+    if action in _WITH_TARGET and not rule.target_label:
+        raise InvalidMonitor(f"{field}.targetLabel", f"is missing for the action {action}", "Set it.")
+    form = _TARGET_TEMPLATE if action == "replace" else _LABEL_NAME
+    if action in _WITH_TARGET and not form.fullmatch(rule.target_label or ""):
+        problem = f"is {rule.target_label!r}, which is not a label name"
+        raise InvalidMonitor(f"{field}.targetLabel", problem, "Use letters, digits and underscores.")
+    if action == "labelmap" and rule.replacement is not None and not _TARGET_TEMPLATE.fullmatch(rule.replacement):
+        problem = f"is {rule.replacement!r}, which does not result in a label name"
+        raise InvalidMonitor(f"{field}.replacement", problem, "Use a value such as k8s_$1.")
+
+
+def _check_combination(rule: Relabeling, action: str, field: str) -> None:
+    if action == "hashmod" and not rule.modulus:
+        raise InvalidMonitor(f"{field}.modulus", "is missing for the action hashmod", "Set a positive number.")
+    if rule.modulus is not None and rule.modulus < 0:
+        raise InvalidMonitor(f"{field}.modulus", f"is {rule.modulus}", "Set a positive number.")
+    unused: dict[str, object] = {}
+    if action in _REGEX_ONLY:
+        unused = {"sourceLabels": rule.source_labels, "targetLabel": rule.target_label, "modulus": rule.modulus}
+    if action in (*_REGEX_ONLY, "keepequal", "dropequal"):
+        unused |= {"separator": rule.separator}
+    if action in (*_REGEX_ONLY, "keepequal", "dropequal", "lowercase", "uppercase"):
+        unused |= {"replacement": rule.replacement}
+    if action in ("keepequal", "dropequal"):
+        unused |= {"regex": rule.regex, "modulus": rule.modulus}
+    for name, value in unused.items():
+        if value not in (None, ()):
+            raise InvalidMonitor(f"{field}.{name}", f"has no effect with the action {action}", "Remove it.")

@@ -1,0 +1,66 @@
+"""Reads everything that the configuration of a Prometheus depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from steersman import CachedClient, NotFound, ObjectKey
+from steersman.api.core_v1 import ConfigMap, Namespace, Secret
+
+from monitoring_operator.api.v1.podmonitor import PodMonitor
+from monitoring_operator.api.v1.prometheus import Prometheus
+from monitoring_operator.api.v1.prometheusrule import PrometheusRule
+from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
+from monitoring_operator.configuration import Inputs, Monitor, SourceObject, select, source_objects
+
+
+async def read_inputs(client: CachedClient, prometheus: Prometheus) -> Inputs:
+    """Return selected monitors and rules, and data that they refer to."""
+    spec, own = prometheus.spec, prometheus.metadata.namespace
+    namespaces = {each.metadata.name: each.metadata.labels for each in await client.list(Namespace)}
+    service_monitors = select(
+        await client.list(ServiceMonitor),
+        spec.service_monitor_selector,
+        spec.service_monitor_namespace_selector,
+        own_namespace=own,
+        namespaces=namespaces,
+    )
+    pod_monitors = select(
+        await client.list(PodMonitor),
+        spec.pod_monitor_selector,
+        spec.pod_monitor_namespace_selector,
+        own_namespace=own,
+        namespaces=namespaces,
+    )
+    rules = select(
+        await client.list(PrometheusRule),
+        spec.rule_selector,
+        spec.rule_namespace_selector,
+        own_namespace=own,
+        namespaces=namespaces,
+    )
+    return Inputs(
+        prometheus=prometheus,
+        service_monitors=service_monitors,
+        pod_monitors=pod_monitors,
+        rules=rules,
+        contents=await _read_contents(client, [*service_monitors, *pod_monitors]),
+    )
+
+
+async def _read_contents(
+    client: CachedClient, monitors: Iterable[Monitor]
+) -> dict[SourceObject, Mapping[str, bytes]]:
+    """Return the data of the objects that exist. They are read from the API server, since only metadata is cached."""
+    contents: dict[SourceObject, Mapping[str, bytes]] = {}
+    for source in sorted({source for monitor in monitors for source in source_objects(monitor)}):
+        key = ObjectKey(source.namespace, source.name)
+        try:
+            if source.kind == "Secret":
+                contents[source] = (await client.live.get(Secret, key)).data
+            else:
+                config_map = await client.live.get(ConfigMap, key)
+                contents[source] = {name: text.encode() for name, text in config_map.data.items()}
+        except NotFound:
+            continue
+    return contents

@@ -1,0 +1,1 @@
+"""Webhooks, one module per kind."""

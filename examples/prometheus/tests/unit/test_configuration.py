@@ -1,0 +1,272 @@
+"""The configuration as a function of monitors and rules."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+from steersman.api.meta_v1 import LabelSelector
+from steersman.meta import decode_builtins
+
+from configuration_cases import BASIC_AUTH, CASES, CREDENTIALS
+from monitoring_objects import pod_monitor, prometheus, rule, service_monitor
+from monitoring_operator.configuration import Inputs, build, select
+
+
+def jobs(case: str) -> list[dict[str, Any]]:
+    """Return the jobs of a case, by position."""
+    return yaml.safe_load(build(CASES[case]).text).get("scrape_configs", [])
+
+
+def rules_of(job: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
+    """Return the relabeling rules with the given fields."""
+    return [each for each in job["relabel_configs"] if fields.items() <= each.items()]
+
+
+def problem_of(*endpoints: dict[str, Any], **spec: Any) -> str:
+    """Return the problem of a ServiceMonitor."""
+    monitor = service_monitor("s", *endpoints, **spec)
+    declared = build(Inputs(prometheus=prometheus(), service_monitors=[monitor], contents=CREDENTIALS))
+    return str(declared.problems.get((type(monitor), monitor.key), ""))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case_has_no_problem(case: str) -> None:
+    assert build(CASES[case]).problems == {}
+
+
+def test_job_names_identify_monitor_and_endpoint() -> None:
+    names = [job["job_name"] for job in jobs("ports")]
+    assert names[:2] == ["serviceMonitor/default/s/0", "serviceMonitor/default/s/1"]
+    assert names[4:6] == ["podMonitor/default/p/0", "podMonitor/default/p/1"]
+
+
+@pytest.mark.parametrize(
+    ("number", "source", "value", "endpoint"),
+    [
+        (0, "__meta_kubernetes_endpointslice_port_name", "web", ["web"]),
+        (1, "__meta_kubernetes_pod_container_port_number", "8080", ["8080"]),
+        (2, "__meta_kubernetes_pod_container_port_name", "http", ["http"]),
+        (4, "__meta_kubernetes_pod_container_port_name", "web", ["web"]),
+        (5, "__meta_kubernetes_pod_container_port_number", "8080", []),
+        (6, "__meta_kubernetes_pod_container_port_number", "8081", ["8081"]),
+    ],
+)
+def test_port_selects_targets_and_names_endpoint(number: int, source: str, value: str, endpoint: list[str]) -> None:
+    job = jobs("ports")[number]
+    assert rules_of(job, action="keep", source_labels=[source], regex=value)
+    assert [each["replacement"] for each in rules_of(job, target_label="endpoint")] == endpoint
+
+
+def test_endpoint_without_port_keeps_all_ports() -> None:
+    for number in (3, 7):
+        job = jobs("ports")[number]
+        assert not rules_of(job, target_label="endpoint")
+        assert not [each for each in rules_of(job, action="keep") if "port" in each["source_labels"][0]]
+
+
+def test_service_targets_have_labels_of_users() -> None:
+    job = jobs("ports")[0]
+    targets = [each["target_label"] for each in job["relabel_configs"] if "target_label" in each]
+    assert {"namespace", "service", "pod", "container", "endpoint", "job", "node"} <= set(targets)
+
+
+def test_job_of_pod_monitor_is_its_key() -> None:
+    assert rules_of(jobs("ports")[4], target_label="job", replacement="default/p")
+
+
+def test_job_label_precedes_default_job() -> None:
+    service, pod = jobs("labels")
+    assert rules_of(service, target_label="job")[-1] == {
+        "source_labels": ["__meta_kubernetes_service_label_app_kubernetes_io_name"],
+        "regex": "(.+)",
+        "target_label": "job",
+    }
+    assert rules_of(pod, target_label="job")[-1]["source_labels"] == ["__meta_kubernetes_pod_label_app"]
+    assert rules_of(pod, target_label="pod_template_hash")
+
+
+def test_namespace_selector_limits_discovery() -> None:
+    own = jobs("ports")[0]["kubernetes_sd_configs"]
+    service, pod = (job["kubernetes_sd_configs"] for job in jobs("selectors"))
+    assert own == [{"role": "endpointslice", "namespaces": {"names": ["default"]}}]
+    assert service == [{"role": "endpointslice"}]
+    assert pod == [{"role": "pod", "namespaces": {"names": ["shop", "bank"]}}]
+
+
+def test_selector_operators_become_keep_and_drop() -> None:
+    job = jobs("selectors")[0]
+    found = [(each["action"], each["regex"]) for each in job["relabel_configs"] if "action" in each]
+    assert found[:6] == [
+        ("keep", "(orders);true"),
+        ("keep", r"(1\.2);true"),
+        ("keep", "(web|api);true"),
+        ("drop", "(test);true"),
+        ("keep", "true"),
+        ("drop", "true"),
+    ]
+
+
+def test_scrape_options_are_rendered() -> None:
+    (job,) = jobs("scrape-options")
+    expected = {
+        "honor_labels": True,
+        "honor_timestamps": False,
+        "scrape_interval": "1m30s",
+        "scrape_timeout": "1m",
+        "metrics_path": "/probe",
+        "scheme": "https",
+        "params": {"module": ["http", "icmp"]},
+    }
+    assert {name: job[name] for name in expected} == expected
+    assert not rules_of(job, regex="(Failed|Succeeded)")
+
+
+def test_user_relabelings_come_last_in_order() -> None:
+    (job,) = jobs("relabelings")
+    own = job["relabel_configs"][-7:]
+    assert [each["action"] for each in own][:3] == ["replace", "replace", "labelmap"]
+    assert own[1]["replacement"] == ""
+
+
+def test_credentials_are_files_and_not_text() -> None:
+    declared = build(CASES["credentials"])
+    basic, token, _ = jobs("credentials")
+    assert basic["basic_auth"]["username"] == "scraper"
+    password_file = basic["basic_auth"]["password_file"].removeprefix("../declared/")
+    assert declared.credentials[password_file] == b"not-in-the-text"
+    assert token["authorization"]["credentials_file"].startswith("../declared/credential-")
+    assert "not-in-the-text" not in declared.text
+
+
+def test_external_labels_name_server_and_keep_dollar() -> None:
+    settings = yaml.safe_load(build(CASES["external-labels"]).text)["global"]
+    assert settings["external_labels"] == {
+        "cluster": "eu",
+        "cost": "5$$",
+        "prometheus": "default/prometheus",
+        "prometheus_replica": "${POD_NAME}",
+    }
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "field"),
+    [
+        ({"interval": "5 minutes"}, "spec.endpoints[0].interval"),
+        ({"interval": "0"}, "spec.endpoints[0].interval"),
+        ({"interval": "5s", "scrapeTimeout": "9s"}, "spec.endpoints[0].scrapeTimeout"),
+        ({"scrapeTimeout": "31s"}, "spec.endpoints[0].scrapeTimeout"),
+        ({"relabelings": [{"action": "delete"}]}, "spec.endpoints[0].relabelings[0].action"),
+        ({"relabelings": [{"action": "keep", "regex": "("}]}, "spec.endpoints[0].relabelings[0].regex"),
+        ({"relabelings": [{"action": "keep", "regex": "(?=x)"}]}, "spec.endpoints[0].relabelings[0].regex"),
+        ({"relabelings": [{"sourceLabels": ["a-b"]}]}, "spec.endpoints[0].relabelings[0].sourceLabels[0]"),
+        ({"relabelings": [{"action": "replace"}]}, "spec.endpoints[0].relabelings[0].targetLabel"),
+        ({"relabelings": [{"targetLabel": "a-b"}]}, "spec.endpoints[0].relabelings[0].targetLabel"),
+        (
+            {"relabelings": [{"action": "hashmod", "targetLabel": "a"}]},
+            "spec.endpoints[0].relabelings[0].modulus",
+        ),
+        (
+            {"relabelings": [{"action": "labelmap", "replacement": "a-b"}]},
+            "spec.endpoints[0].relabelings[0].replacement",
+        ),
+        (
+            {"metricRelabelings": [{"action": "labeldrop", "regex": "a", "targetLabel": "b"}]},
+            "spec.endpoints[0].metricRelabelings[0].targetLabel",
+        ),
+        ({"basicAuth": {"username": {"name": "login", "key": "user"}}}, "spec.endpoints[0].basicAuth"),
+        (
+            {"authorization": {"credentials": {"name": "absent", "key": "token"}}},
+            "spec.endpoints[0].authorization.credentials",
+        ),
+        (
+            {"authorization": {"credentials": {"name": "token", "key": "absent"}}},
+            "spec.endpoints[0].authorization.credentials",
+        ),
+        (
+            {"authorization": {"type": "Basic", "credentials": {"name": "token", "key": "token"}}},
+            "spec.endpoints[0].authorization.type",
+        ),
+        (
+            {"basicAuth": BASIC_AUTH, "authorization": {"credentials": {"name": "token", "key": "token"}}},
+            "spec.endpoints[0]",
+        ),
+        ({"tlsConfig": {"keySecret": {"name": "token", "key": "token"}}}, "spec.endpoints[0].tlsConfig"),
+    ],
+)
+def test_invalid_endpoint_names_field(endpoint: dict[str, Any], field: str) -> None:
+    assert problem_of(endpoint).startswith(f"{field} ")
+
+
+def test_unknown_selector_operator_names_field() -> None:
+    problem = problem_of(selector={"matchExpressions": [{"key": "a", "operator": "Like"}]})
+    assert problem == ("spec.selector.matchExpressions[0].operator is 'Like'. Use In, NotIn, Exists or DoesNotExist.")
+
+
+def test_invalid_monitor_leaves_others_unchanged() -> None:
+    good, bad = service_monitor("good"), service_monitor("bad", {"interval": "never"})
+    alone = build(Inputs(prometheus=prometheus(), service_monitors=[good], contents={}))
+    both = build(Inputs(prometheus=prometheus(), service_monitors=[bad, good], contents={}))
+    assert both.text == alone.text
+    assert list(both.problems) == [(type(bad), bad.key)]
+
+
+def test_files_of_invalid_monitor_are_left_out() -> None:
+    bad = service_monitor("bad", {"basicAuth": BASIC_AUTH}, {"interval": "never"})
+    declared = build(Inputs(prometheus=prometheus(), service_monitors=[bad], contents=CREDENTIALS))
+    assert declared.credentials == {}
+
+
+def test_revision_follows_rules_and_not_credentials() -> None:
+    case = CASES["credentials"]
+    rotated = {source: dict.fromkeys(data, b"scraper") for source, data in CREDENTIALS.items()}
+    changed = Inputs(prometheus=case.prometheus, service_monitors=case.service_monitors, contents=rotated)
+    assert build(changed).revision == build(case).revision
+    first = build(Inputs(prometheus=prometheus(), rules=[rule(expr="up == 0")], contents={}))
+    second = build(Inputs(prometheus=prometheus(), rules=[rule(expr="up == 1")], contents={}))
+    assert first.revision != second.revision
+
+
+def test_rule_file_has_fields_of_prometheus() -> None:
+    ((name, content),) = build(Inputs(prometheus=prometheus(), rules=[rule()], contents={})).rules.items()
+    assert re.fullmatch(r"rules-default_alerts-[0-9a-f]{8}\.yaml", name)
+    assert yaml.safe_load(content)["groups"][0]["rules"][0] == {
+        "alert": "Down",
+        "expr": "up == 0",
+        "for": "5m",
+        "labels": {"severity": "page"},
+    }
+
+
+NAMESPACES = {"default": {"stage": "live"}, "shop": {"stage": "live"}, "lab": {"stage": "test"}}
+MONITORS = [pod_monitor(name, namespace=name) for name in ("shop", "lab", "default")]
+
+
+@pytest.mark.parametrize(
+    ("selector", "namespace_selector", "selected"),
+    [
+        (None, {}, []),
+        ({}, None, ["default"]),
+        ({}, {}, ["default", "lab", "shop"]),
+        ({"matchLabels": {"team": "frontend"}}, {"matchLabels": {"stage": "live"}}, ["default", "shop"]),
+        ({"matchLabels": {"team": "backend"}}, {}, []),
+        ({"matchExpressions": [{"key": "team", "operator": "In", "values": ["frontend"]}]}, None, ["default"]),
+        ({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["backend"]}]}, None, ["default"]),
+        ({"matchExpressions": [{"key": "team", "operator": "Exists"}]}, None, ["default"]),
+        ({"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}, None, []),
+        ({"matchExpressions": [{"key": "team", "operator": "Like"}]}, None, []),
+    ],
+)
+def test_selectors_choose_monitors(
+    selector: dict[str, Any] | None, namespace_selector: dict[str, Any] | None, selected: list[str]
+) -> None:
+    found = select(
+        MONITORS,
+        None if selector is None else decode_builtins(selector, LabelSelector),
+        None if namespace_selector is None else decode_builtins(namespace_selector, LabelSelector),
+        own_namespace="default",
+        namespaces=NAMESPACES,
+    )
+    assert [monitor.metadata.namespace for monitor in found] == selected

@@ -1,0 +1,37 @@
+"""steersman explain: outcomes of reconciles and blocking dependents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import steersman_cli.explain as module
+
+RECENT: dict[str, Any] = {
+    "namespace": "orders",
+    "name": "shop",
+    "started": "2026-01-01T00:00:00+00:00",
+    "duration_seconds": 0.25,
+    "result": "success",
+    "errors": [],
+    "triggers": [],
+    "omitted_triggers": 0,
+    "blocking_dependents": [
+        {"kind": "Job", "object": "orders/migrate", "message": "0 of 1 pods have succeeded", "failed": False}
+    ],
+}
+CONTROLLERS: list[dict[str, Any]] = [{"name": "shop", "running": [], "queue": {"waiting": [], "delayed": []}}]
+
+
+def test_explain_shows_blocking_dependents(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fetch_json(url: str, path: str, query: str) -> Any:
+        return CONTROLLERS if path == "/debug/controllers" else [RECENT]
+
+    monkeypatch.setattr(module, "fetch_json", fetch_json)
+    module.explain("shop", "", "http://127.0.0.1:8082", 20, "table")
+    output = " ".join(capsys.readouterr().out.split())
+    assert "success in 0.250 s" in output
+    assert "Job orders/migrate:" in output

@@ -1,0 +1,90 @@
+"""Declaration of dependents and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from steersman.client.encode import kind_of
+from steersman.dependents.readiness import Readiness
+from steersman.meta import ApplyConfiguration, Object, ObjectKey, Unstructured
+
+Config = ApplyConfiguration[Any] | Unstructured
+"""An object to apply: an apply type, or ``Unstructured`` created by ``of``."""
+
+
+class Dependent(Struct, frozen=True):
+    """An object to apply, and when it is ready.
+
+    Attributes:
+        config: the object to apply.
+        ready: returns True if the applied object is ready, or False or a message that says what is missing. Defaults
+            to the readiness of the kind.
+    """
+
+    config: Config
+    ready: Callable[[Any], bool | str] | None = None
+
+    @property
+    def kind(self) -> type[Object]:
+        """The kind that is read."""
+        return kind_of(self.config)
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name."""
+        return self.config.key
+
+    def readiness(self, obj: Object, default: Callable[[Object], Readiness]) -> Readiness:
+        """Return the readiness of the applied object ``obj``."""
+        if self.ready is None or obj.metadata.deletion_timestamp is not None:
+            return default(obj)
+        result = self.ready(obj)
+        if isinstance(result, str):
+            return Readiness(ready=False, message=result)
+        return Readiness(ready=result, message="" if result else "it is not ready")
+
+
+Step = Dependent | Config | tuple[Dependent | Config, ...]
+"""An object, or a tuple of objects that are applied together."""
+
+
+def normalize_steps(steps: Iterable[Step]) -> tuple[tuple[Dependent, ...], ...]:
+    """Return each step as a tuple of dependents.
+
+    Raises:
+        ValueError: an object is declared twice.
+    """
+    normalized = tuple(
+        tuple(each if isinstance(each, Dependent) else Dependent(each) for each in _as_tuple(step)) for step in steps
+    )
+    seen: set[tuple[str, str, ObjectKey]] = set()
+    for dependent in (each for step in normalized for each in step):
+        identity = identity_of(dependent.kind, dependent.key)
+        if identity in seen:
+            raise ValueError(f"{dependent.kind.api_resource.kind} {dependent.key} is declared twice")
+        seen.add(identity)
+    return normalized
+
+
+def identity_of(kind: type[Object], key: ObjectKey) -> tuple[str, str, ObjectKey]:
+    """Return what identifies an object, whatever type it is read as."""
+    return kind.api_resource.group, kind.api_resource.plural, key
+
+
+def with_label(config: Config, name: str, value: str) -> Config:
+    """Return ``config`` with a further label."""
+    if isinstance(config, Unstructured):
+        content = config.to_dict()
+        content["metadata"].setdefault("labels", {})[name] = value
+        return type(config).of(content)
+    labels = config.metadata.labels
+    declared = {**labels, name: value} if labels else {name: value}
+    return replace(config, metadata=replace(config.metadata, labels=declared))
+
+
+def _as_tuple(step: Step) -> tuple[Dependent | Config, ...]:
+    return step if isinstance(step, tuple) else (step,)

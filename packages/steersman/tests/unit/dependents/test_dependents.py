@@ -1,0 +1,226 @@
+"""Dependents: steps, state, declaration and pruning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from framework_support.controller_env import NAMESPACE, ControllerEnv, key
+from framework_support.widget import Widget
+from steersman.api.apply import core, meta
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Secret, Service
+from steersman.client import HttpRequest, MergePatch
+from steersman.controller import RequestReconciler
+from steersman.dependents import (
+    DEPENDENT_OF_LABEL,
+    BlockingDependent,
+    Dependent,
+    Dependents,
+    DependentsState,
+    PrunedObject,
+)
+from steersman.errors import AlreadyOwned, ConfigurationError, Conflict, NotOwned
+from steersman.manager import Manager
+from steersman.meta import ObjectKey, encode, metadata_only, unstructured
+from steersman_manifests.rbac import policy_rules
+from steersman_testing import virtual_time
+
+
+def config_map(name: str, value: str = "1") -> core.ConfigMap:
+    return core.ConfigMap(metadata=meta.ObjectMeta(name=name, namespace=NAMESPACE), data={"a": value})
+
+
+def config_maps(*names: str) -> tuple[core.ConfigMap, ...]:
+    return tuple(config_map(name) for name in names)
+
+
+def has_value(value: str) -> Callable[[ConfigMap], bool | str]:
+    return lambda found: found.data["a"] == value or f"a is not {value}"
+
+
+class Shop:
+    """A widget and its dependents."""
+
+    def __init__(self) -> None:
+        self.env = ControllerEnv()
+        self.env.create_widgets("shop", "other")
+        self.reports: list[DependentsState] = []
+        self.dependents = Dependents(
+            self.env.cached,
+            controller="widget",
+            owned=(ConfigMap, Service),
+            prunable=(ConfigMap,),
+            report=self.reports.append,
+        )
+
+    @property
+    def owner(self) -> Widget:
+        return self.env.read_widget("shop")
+
+    @property
+    def names(self) -> set[str]:
+        return {found.metadata.name for found in self.env.server.read_all(ConfigMap, NAMESPACE)}
+
+    async def apply(self, *steps: Any, **options: Any) -> DependentsState:
+        return await self.dependents.apply(self.owner, steps, **options)
+
+
+@virtual_time
+async def test_step_waits_for_previous_step() -> None:
+    shop = Shop()
+    first = Dependent(config_map("a"), ready=has_value("2"))
+    async with shop.env.running_cache(ConfigMap):
+        state = await shop.apply((first, config_map("b")), config_map("c"))
+        assert not state.ready
+        assert [str(b) for b in state.blocking] == ["ConfigMap orders/a: a is not 2"]
+        assert [obj.metadata.name for obj in state.objects] == ["a", "b"]
+        assert shop.names == {"a", "b"}
+        condition = state.condition("Ready")
+        assert (condition.status, condition.reason, condition.message) == (
+            "False",
+            "Progressing",
+            "ConfigMap orders/a: a is not 2",
+        )
+        ready = Dependent(config_map("a", "2"), ready=has_value("2"))
+        state = await shop.apply((ready, config_map("b")), config_map("c"))
+        assert state.ready
+        assert state.condition("Ready").message == "All 3 dependents are ready."
+        assert shop.names == {"a", "b", "c"}
+        assert shop.reports[-1] is state
+
+
+@virtual_time
+async def test_dependents_have_owner_and_label() -> None:
+    shop = Shop()
+    kind = unstructured(ConfigMap.api_resource)
+    plain = kind.of({"metadata": {"name": "b", "namespace": NAMESPACE, "labels": {"app": "x"}}})
+    labelled = core.ConfigMap(metadata=meta.ObjectMeta(name="a", namespace=NAMESPACE, labels={"app": "x"}))
+    async with shop.env.running_cache(ConfigMap):
+        await shop.apply(labelled, plain)
+        for name in "ab":
+            found = shop.env.server.read(ConfigMap, key(name))
+            assert found is not None and found.is_controlled_by(shop.owner)
+            assert found.metadata.labels == {"app": "x", DEPENDENT_OF_LABEL: "widget"}
+
+
+@virtual_time
+async def test_undeclared_dependent_is_pruned() -> None:
+    shop = Shop()
+    async with shop.env.running_cache(ConfigMap):
+        await shop.apply(config_maps("a", "b", "c"))
+        # Nothing is pruned while a step blocks.
+        state = await shop.apply(Dependent(config_map("a"), ready=lambda _: False), config_map("b"))
+        assert not state.pruned and shop.names == {"a", "b", "c"}
+        state = await shop.apply(config_maps("a", "b"))
+        assert state.ready and state.pruned == (PrunedObject("ConfigMap", key("c")),)
+        assert shop.names == {"a", "b"}
+
+
+@virtual_time
+async def test_prune_spares_foreign_objects() -> None:
+    shop = Shop()
+    async with shop.env.running_cache(ConfigMap):
+        cached = shop.env.cached
+        await shop.apply(config_maps("a", "b", "unlabelled", "orphan"))
+        other = Dependents(cached, controller="widget", prunable=(ConfigMap,))
+        await other.apply(shop.env.read_widget("other"), [config_map("of-other")])
+        another_controller = Dependents(cached, controller="else", prunable=(ConfigMap,))
+        await another_controller.apply(shop.owner, [config_map("of-else")])
+        await cached.apply(config_map("by-hand"), owner=shop.owner)
+        remove_label = MergePatch({"metadata": {"labels": {DEPENDENT_OF_LABEL: None}}})
+        await cached.patch(ConfigMap, key("unlabelled"), remove_label)
+        await cached.patch(ConfigMap, key("orphan"), MergePatch({"metadata": {"ownerReferences": None}}))
+        state = await shop.apply(config_maps("a", "b"))
+        assert state.ready and not state.pruned
+        assert shop.names == {"a", "b", "unlabelled", "orphan", "of-other", "of-else", "by-hand"}
+
+
+@virtual_time
+async def test_prune_of_more_than_half_is_stopped() -> None:
+    shop = Shop()
+    async with shop.env.running_cache(ConfigMap):
+        await shop.apply(config_maps("a", "b", "c"))
+        state = await shop.apply(config_map("a"))
+        assert not state.ready and state.reason == "PruneStopped"
+        assert state.message == (
+            "2 of 3 dependents are not declared, too many to delete at once: ConfigMap orders/b; ConfigMap orders/c. "
+            "Delete them, or restore their declaration."
+        )
+        assert not (await shop.apply()).ready
+        assert shop.names == {"a", "b", "c"}
+        assert (await shop.apply(config_map("a"), prune_limit=1.0)).ready
+        assert shop.names == {"a"}
+
+
+@virtual_time
+async def test_prune_of_changed_object_conflicts() -> None:
+    shop = Shop()
+    async with shop.env.running_cache(ConfigMap):
+        await shop.apply(config_maps("a", "b"))
+        # At once, so that the watch does not deliver the change before the delete is sent.
+        path, remove = ConfigMap.api_resource.path(key("b")), {"metadata": {"labels": {DEPENDENT_OF_LABEL: None}}}
+        body, content_type = encode(remove), "application/merge-patch+json"
+        shop.env.server.handle(HttpRequest(method="PATCH", path=path, body=body, content_type=content_type))
+        with pytest.raises(Conflict):
+            await shop.apply(config_map("a"))
+        assert shop.names == {"a", "b"}
+
+
+@pytest.mark.parametrize(("owner", "error"), [(None, NotOwned), ("other", AlreadyOwned)])
+@virtual_time
+async def test_dependent_with_foreign_name_raises(owner: str | None, error: type[Exception]) -> None:
+    shop = Shop()
+    async with shop.env.running_cache(ConfigMap):
+        controller = shop.env.read_widget(owner) if owner else None
+        await shop.env.cached.apply(config_map("a", "foreign"), owner=controller)
+        with pytest.raises(error):
+            await shop.apply(config_map("a"))
+
+
+def test_state_with_failed_dependent_is_failed() -> None:
+    blocking = tuple(BlockingDependent("Job", key(str(n)), "it waits", failed=n == 3) for n in range(7))
+    state = DependentsState(blocking=blocking)
+    assert state.reason == "Failed"
+    assert state.message.startswith("Job orders/0: it waits; ") and state.message.endswith("; and 2 more")
+
+
+@virtual_time
+async def test_invalid_declarations_raise() -> None:
+    shop = Shop()
+    with pytest.raises(ValueError, match="ConfigMap orders/a is declared twice"):
+        await shop.apply(config_map("a"), (config_map("b"), config_map("a")))
+    with pytest.raises(ValueError, match="prune_limit must be between 0 and 1, not 2"):
+        await shop.apply(prune_limit=2)
+    secret = core.Secret(metadata=meta.ObjectMeta(name="a", namespace=NAMESPACE))
+    with pytest.raises(ConfigurationError, match=r"declare \.owns\(Secret\)"):
+        await shop.apply(secret)
+    with pytest.raises(ConfigurationError, match="'a b' is not a label value"):
+        await Dependents(shop.env.cached, controller="a b").apply(shop.owner, [])
+    assert shop.names == set()
+
+
+class IdleReconciler(RequestReconciler[Widget]):
+    async def reconcile(self, request: ObjectKey) -> None:
+        """Do nothing."""
+
+
+def test_prune_declaration_grants_delete() -> None:
+    env = ControllerEnv()
+    manager = Manager(env.server, runtime=env.runtime)
+    manager.controller(Widget).owns(ConfigMap, prune=True).owns(Service).complete(IdleReconciler)
+    verbs = ["get", "list", "watch", "create", "patch"]
+    rules = policy_rules(manager.permissions)
+    assert {"apiGroups": [""], "resources": ["configmaps"], "verbs": [*verbs, "delete"]} in rules
+    assert {"apiGroups": [""], "resources": ["services"], "verbs": verbs} in rules
+
+
+def test_prune_declaration_of_data_raises() -> None:
+    env = ControllerEnv()
+    builder = Manager(env.server, runtime=env.runtime).controller(Widget)
+    with pytest.raises(ValueError, match="deleting a PersistentVolumeClaim deletes data"):
+        builder.owns(PersistentVolumeClaim, prune=True)
+    builder.owns(metadata_only(Secret), prune=True).needs(Secret, "get", "list", "watch")
+    with pytest.raises(ConfigurationError, match=r'\.needs\(Secret, "create", "patch", "delete"\)'):
+        builder.complete(IdleReconciler)
