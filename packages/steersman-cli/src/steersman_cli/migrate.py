@@ -24,7 +24,7 @@ def migrate(
     kinds: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KIND...]", help="Custom resources by the names of kubectl: cronjobs, CronJob, cronjobs.GROUP."
+            metavar="KIND", help="Custom resources by the names of kubectl: cronjobs, CronJob, cronjobs.GROUP."
         ),
     ] = None,
     all_kinds: Annotated[

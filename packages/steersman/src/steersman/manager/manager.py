@@ -263,7 +263,7 @@ class Manager:
 
     async def _start_webhooks(self) -> None:
         # Before the caches: the API server may need the conversion webhook to list objects.
-        if not self._webhooks:
+        if not self._webhooks or not self.options.serve_webhooks:
             return
         if self.options.webhooks is None:
             log.warning("webhooks are declared but not served; set ManagerOptions.webhooks")
