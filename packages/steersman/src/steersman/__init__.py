@@ -104,6 +104,7 @@ if TYPE_CHECKING:
         referenced_by,
         remove_finalizer,
     )
+    from steersman.entry_point import run
     from steersman.errors import ApiError, Conflict, NotFound, SteersmanError, TerminalError
     from steersman.manager import Manager, ManagerOptions
     from steersman.meta import (
@@ -178,6 +179,7 @@ __all__ = [
     "remove_finalizer",
     "resource",
     "retry_on_conflict",
+    "run",
     "set_condition",
 ]
 
@@ -186,6 +188,9 @@ _PACKAGES = ("meta", "errors", "client", "cache", "controller", "manager")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "run":
+        # First, and without the packages: it handles SIGTERM during their import.
+        return import_module("steersman.entry_point").run
     if name in __all__:
         for package in _PACKAGES:
             module = import_module(f"steersman.{package}")
