@@ -9,18 +9,22 @@
     def run(flags: ManagerFlags, greeting: str = "hello") -> None:
         flags.run(setup, name="shop-operator")
 
+``steersman.run`` does both for an operator without a command of its own.
+
 This module needs typer, which the manager itself does not import.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
@@ -36,6 +40,13 @@ if TYPE_CHECKING:
     from steersman.webhook import WebhookServerOptions
 
 T = TypeVar("T")
+
+_WEBHOOKS_PARAMETER = inspect.Parameter(
+    "webhooks",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=True,
+    annotation=Annotated[bool, typer.Option(help="Serve the webhooks.")],
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +257,54 @@ def with_manager_flags(command: Callable[..., T]) -> Callable[..., T]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
+
+
+def run_command(
+    setup: Callable[..., None] | str, *, name: str, webhooks: WebhookServerOptions | str | None, **options: Any
+) -> None:
+    """Run the command of an operator: see ``steersman.run``."""
+    try:
+        setup_function: Callable[..., None] = _load(setup) if isinstance(setup, str) else setup
+        served = _load(webhooks) if isinstance(webhooks, str) else webhooks
+    except ConfigurationError as error:
+        typer.echo(f"{name}: {error}", err=True)
+        sys.exit(1)
+
+    def command(flags: ManagerFlags, **values: Any) -> None:
+        serves = values.pop(_WEBHOOKS_PARAMETER.name, True)
+        flags.run(partial(setup_function, **values), name=name, webhooks=served if serves else None, **options)
+
+    _, *parameters = inspect.signature(setup_function).parameters.values()
+    if parameters:
+        # Not without need: the module may import Manager for type checkers only.
+        _, *parameters = inspect.signature(setup_function, eval_str=True).parameters.values()
+    if served is not None:
+        parameters = [_WEBHOOKS_PARAMETER, *parameters]
+    flags_parameter = inspect.Parameter("flags", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=ManagerFlags)
+    keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    command.__signature__ = inspect.Signature([flags_parameter, *keywords])  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in (flags_parameter, *keywords)}
+    command.__doc__ = "Run the operator until SIGTERM."
+    command.__module__ = getattr(setup_function, "__module__", None) or __name__
+    # Tables of rich truncate long options at 80 columns.
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(with_manager_flags(command))
+    app(prog_name=name)
+
+
+def _load(place: str) -> Any:
+    """Import ``module:attribute``.
+
+    Raises:
+        ConfigurationError: the place is malformed, or the module has no such attribute.
+    """
+    module, _, attribute = place.partition(":")
+    if not (module and attribute):
+        raise ConfigurationError(f"{place!r} is not a place in a module: use the form package.module:function")
+    loaded = importlib.import_module(module)
+    if not hasattr(loaded, attribute):
+        raise ConfigurationError(f"module {module} has no {attribute!r}: define it, or correct {place!r}")
+    return getattr(loaded, attribute)
 
 
 def _version_parameter(module: str) -> inspect.Parameter:
