@@ -20,7 +20,8 @@ NAME = "leader-operator"
 WEBHOOKS = WebhookServerOptions(service=f"{NAME}-webhook", namespace=f"{NAME}-system")
 """Service of the webhooks."""
 
-app = typer.Typer(add_completion=False)
+# Tables of rich truncate long options at 80 columns.
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 def setup(manager: Manager) -> None:

@@ -26,7 +26,8 @@ WEBHOOKS = WebhookServerOptions(service=f"{NAME}-webhook", namespace=f"{NAME}-sy
 RESOLVER = Path("/etc/resolv.conf")
 NAMESPACE = SERVICE_ACCOUNT_DIRECTORY / "namespace"
 
-app = typer.Typer(add_completion=False)
+# Tables of rich truncate long options at 80 columns.
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 def setup(

@@ -128,6 +128,12 @@ def api(
         if controller:
             entry["controller"] = True
         _write_scaffold(project, entry, files, edits, force=force, dry_run=dry_run)
+        if not dry_run:
+            source = f"src/{project.package}"
+            edited = [f"{source}/api/{target.version}/{target.module}.py (types)"] * resource
+            edited += [f"{source}/controllers/{target.module}.py (logic)"] * controller
+            typer.echo(f"\nNext: edit {' and '.join(edited)}.")
+            typer.echo("`make test` runs the tests, and `steersman dev` the operator.")
 
 
 @group.command(cls=GoFlags)

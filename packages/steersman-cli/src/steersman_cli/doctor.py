@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from steersman.client import Client
     from steersman_cli.doctor_checks import CheckResult
 
-_STATUS_LABELS = {"ok": "ok", "wrong": "WRONG", "unknown": "?"}
+_STATUS_LABELS = {"ok": "ok", "wrong": "WRONG", "unknown": "?", "absent": "-"}
 
 
 def doctor(
@@ -25,7 +25,8 @@ def doctor(
 ) -> None:
     """Diagnose the project on a cluster.
 
-    The command checks CRDs, Deployment, permissions, webhooks and their certificate, and changes nothing.
+    The command checks CRDs, Deployment, permissions, webhooks and their certificate, and changes nothing. Without a
+    Deployment, it checks only what `steersman run` needs.
 
     Exit codes: 0 no problem, 1 a problem was found, 2 the project is invalid.
 
@@ -47,6 +48,6 @@ def doctor(
 
         findings = run_with_client(kubeconfig, context, run_checks)
     rows = [(_STATUS_LABELS[f.status], f.subject, f.message + (f"\n→ {f.fix}" if f.fix else "")) for f in findings]
-    print_output(findings, output, columns=("", "subject", "result"), rows=rows)
+    print_output(findings, output, columns=("", "subject", "result"), rows=rows, piped_width=80)
     if any(f.status == "wrong" for f in findings):
         raise typer.Exit(EXIT_CHECK_FAILED)

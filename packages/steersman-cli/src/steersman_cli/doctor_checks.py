@@ -34,13 +34,13 @@ class CheckResult(msgspec.Struct, frozen=True):
 
     Attributes:
         subject: the checked object.
-        status: ``ok``, ``wrong``, or ``unknown`` if the object cannot be read.
+        status: ``ok``, ``wrong``, ``unknown`` if the object cannot be read, or ``absent`` if it is not needed.
         message: the state or the problem.
         fix: the command or action that fixes the problem.
     """
 
     subject: str
-    status: Literal["ok", "wrong", "unknown"]
+    status: Literal["ok", "wrong", "unknown", "absent"]
     message: str
     fix: str = ""
 
@@ -61,6 +61,7 @@ class ProjectChecks:
         self._project = project
         self._manager = manager
         self._serving = serving
+        self._is_deployed = True
 
     async def run(self) -> AsyncGenerator[CheckResult]:
         """Yield the results, in the order in which problems should be fixed.
@@ -114,7 +115,10 @@ class ProjectChecks:
         try:
             found = await self._client.get(Deployment, key)
         except NotFound:
-            yield CheckResult(subject, "wrong", "not deployed", "make deploy IMG=…, or make run on your machine")
+            self._is_deployed = False
+            yield CheckResult(
+                subject, "absent", "not deployed, as with `steersman run` and `steersman dev`", "make deploy IMG=…"
+            )
             return
         if found.status.available_replicas:
             yield CheckResult(subject, "ok", f"{found.status.available_replicas} available")
@@ -131,6 +135,9 @@ class ProjectChecks:
         )
 
     async def _check_permissions(self) -> AsyncGenerator[CheckResult]:
+        if not self._is_deployed:
+            # An operator outside of the cluster has the permissions of its user.
+            return
         user = f"system:serviceaccount:{self._project.namespace}:{self._project.name}"
         missing = [denied async for denied in self._missing_permissions(user)]
         if missing:
@@ -158,7 +165,8 @@ class ProjectChecks:
             try:
                 found = await self._client.get(kinds[expected["kind"]], ObjectKey("", name))
             except NotFound:
-                yield CheckResult(subject, "wrong", "not installed", "make deploy IMG=…")
+                if self._is_deployed:
+                    yield CheckResult(subject, "wrong", "not installed", "make deploy IMG=…")
                 continue
             webhooks = {w.name: w for w in found.webhooks}
             absent = [w["name"] for w in expected["webhooks"] if w["name"] not in webhooks]
@@ -179,6 +187,8 @@ class ProjectChecks:
     async def _check_certificate(self, serving: WebhookServerOptions) -> AsyncGenerator[CheckResult]:
         from steersman.webhook.certificates import subject_alternative_names, validity
 
+        if not self._is_deployed:
+            return
         if serving.cert_path:
             yield CheckResult("certificate", "unknown", f"managed externally, in {serving.cert_path}")
             return

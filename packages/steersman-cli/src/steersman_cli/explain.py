@@ -15,7 +15,7 @@ from steersman_cli.output import OutputFormat, print_output
 
 def explain(
     controller: Annotated[str, typer.Argument(help="Name of the controller; usually the kind in lower case.")],
-    object: Annotated[str, typer.Argument(metavar="[NAMESPACE/NAME]", help="Show only this object.")] = "",
+    object: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Show only this object.")] = "",
     url: DebugUrlOption = "http://127.0.0.1:8082",
     limit: Annotated[int, typer.Option(min=1, max=256, help="Number of recent reconciles.")] = 20,
     output: Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")] = "table",

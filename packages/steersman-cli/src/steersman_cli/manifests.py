@@ -33,7 +33,7 @@ def manifests(
     kinds: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[MODULE[:KIND]...]",
+            metavar="MODULE[:KIND]",
             help="Print the CRDs of these kinds. Defaults to all kinds of the module.",
         ),
     ] = None,

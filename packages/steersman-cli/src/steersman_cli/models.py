@@ -24,7 +24,7 @@ _MAX_DOWNLOAD_BYTES = 64 * 2**20
 def models(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="SOURCE...", help="Files, directories, - (standard input), https URLs, or cluster."),
+        typer.Argument(metavar="SOURCE", help="Files, directories, - (standard input), https URLs, or cluster."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the package to write.")],
     group: Annotated[list[str] | None, typer.Option(help="Include only this API group. Repeatable.")] = None,

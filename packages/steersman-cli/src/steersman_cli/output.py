@@ -16,27 +16,40 @@ _MIN_COLUMN_WIDTH, _UNBOUNDED_WIDTH = 24, 500
 
 
 def print_output(
-    content: Any, output: OutputFormat, *, columns: Sequence[str], rows: Iterable[Sequence[str]]
+    content: Any,
+    output: OutputFormat,
+    *,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    piped_width: int = _UNBOUNDED_WIDTH,
 ) -> None:
-    """Print ``content`` as JSON or YAML, or ``rows`` as a table."""
+    """Print ``content`` as JSON or YAML, or ``rows`` as a table.
+
+    Args:
+        content: content for JSON and YAML.
+        output: format.
+        columns: titles of the table.
+        rows: cells of the table.
+        piped_width: width of the table without a terminal. Defaults to lines that are not wrapped, so that programs
+            can parse them.
+    """
     if output == "json":
         typer.echo(msgspec.json.format(msgspec.json.encode(content)).decode())
     elif output == "yaml":
         typer.echo(yaml.safe_dump(msgspec.to_builtins(content), sort_keys=False), nl=False)
     else:
-        _print_table(columns, rows)
+        _print_table(columns, rows, piped_width)
 
 
-def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], piped_width: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     for column in columns[:-1]:
-        table.add_column(column, no_wrap=True)
+        table.add_column(column, no_wrap=piped_width == _UNBOUNDED_WIDTH, overflow="fold")
     table.add_column(columns[-1], overflow="fold", min_width=_MIN_COLUMN_WIDTH)
     for row in rows:
         table.add_row(*row)
-    # Without a terminal, lines are not wrapped, so that programs can parse them.
-    width = None if sys.stdout.isatty() else _UNBOUNDED_WIDTH
+    width = None if sys.stdout.isatty() else piped_width
     Console(width=width, soft_wrap=False, highlight=False, markup=False).print(table)

@@ -38,7 +38,7 @@ def _rbac() -> None:  # pyright: ignore[reportUnusedFunction]
 @group.command()
 def check(
     roles: Annotated[
-        list[str], typer.Argument(metavar="ROLE...", help="Files, directories, - , or cluster:NAME of a ClusterRole.")
+        list[str], typer.Argument(metavar="ROLE", help="Files, directories, - , or cluster:NAME of a ClusterRole.")
     ],
     setup: Annotated[
         str | None,

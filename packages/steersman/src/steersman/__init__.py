@@ -2,10 +2,9 @@
 
 A kind is a class, a controller is a coroutine, and this is a whole operator::
 
-    import asyncio
     from typing import Annotated
 
-    from steersman import Field, Manager, Reconciler, Resource, Spec, Status, connect, load_config, resource
+    from steersman import Field, Manager, Reconciler, Resource, Spec, Status, resource, run
     from steersman.api.apply import core, meta
     from steersman.api.core_v1 import ConfigMap
 
@@ -26,14 +25,8 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
     def setup(manager: Manager) -> None:
         manager.controller(Greeting).owns(ConfigMap).complete(Greeter)
 
-    async def main() -> None:
-        async with connect(load_config()) as transport:
-            manager = Manager(transport)
-            setup(manager)
-            await manager.run_until_signalled()
-
     if __name__ == "__main__":
-        asyncio.run(main())
+        run(setup, name="greeting")
 
 ``steersman manifests greeting`` prints the CustomResourceDefinition.
 
@@ -104,6 +97,7 @@ if TYPE_CHECKING:
         referenced_by,
         remove_finalizer,
     )
+    from steersman.entry_point import run
     from steersman.errors import ApiError, Conflict, NotFound, SteersmanError, TerminalError
     from steersman.manager import Manager, ManagerOptions
     from steersman.meta import (
@@ -178,6 +172,7 @@ __all__ = [
     "remove_finalizer",
     "resource",
     "retry_on_conflict",
+    "run",
     "set_condition",
 ]
 
@@ -186,6 +181,9 @@ _PACKAGES = ("meta", "errors", "client", "cache", "controller", "manager")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "run":
+        # First, and without the packages: it handles SIGTERM during their import.
+        return import_module("steersman.entry_point").run
     if name in __all__:
         for package in _PACKAGES:
             module = import_module(f"steersman.{package}")

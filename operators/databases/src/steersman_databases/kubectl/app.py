@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -19,19 +20,37 @@ from steersman_databases.kubectl.place import WRONG, Place, note, on_cluster, us
 
 app = typer.Typer(
     name="kubectl steersman",
-    help="Look at clusters and act on them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"steersman-databases {version('steersman-databases')}")
+        raise typer.Exit
+
+
+@app.callback()
+def plugin(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Show clusters and act on them.
+
+    Example: kubectl steersman status
+    """
+
+
 ClusterName = Annotated[str, typer.Argument(metavar="CLUSTER", show_default=False)]
-Wait = Annotated[bool, typer.Option(help="Wait until it has happened.")]
+Wait = Annotated[bool, typer.Option(help="Wait for completion.")]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait.", min=0)]
 Every = Annotated[bool, typer.Option("--all", help="All instances.")]
 _PASSES_ON = {"ignore_unknown_options": True}
-PassedOn = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGUMENT...]", show_default=False)]
+PassedOn = Annotated[list[str] | None, typer.Argument(metavar="-- ARGUMENT", show_default=False)]
 
 
 class Done(FrozenStruct):
@@ -55,7 +74,7 @@ def _tell(place: Place, done: Done) -> None:
 @on_cluster
 def status_command(
     place: Place,
-    cluster: Annotated[str, typer.Argument(metavar="[CLUSTER]", show_default=False)] = "",
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", show_default=False)] = "",
     everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Clusters of all namespaces.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Exit code 1 unless the cluster, or each, is Ready.")
@@ -91,7 +110,7 @@ def status_command(
 def switchover(
     place: Place,
     cluster: ClusterName,
-    to: Annotated[str, typer.Argument(metavar="[INSTANCE]", help="The primary to be; the best unless given.")] = "",
+    to: Annotated[str, typer.Argument(metavar="INSTANCE", help="The primary to be; the best unless given.")] = "",
     wait: Wait = True,
     timeout: Timeout = 60,
 ) -> None:
@@ -114,7 +133,7 @@ def switchover(
 @app.command()
 @on_cluster
 def replace(place: Place, cluster: ClusterName, instance: str, wait: Wait = True, timeout: Timeout = 60) -> None:
-    """Make another instance in place of a replica whose data are of no use any more.
+    """Rebuild a replica from scratch on a new volume.
 
     Example: kubectl steersman replace shop shop-2
     """
@@ -126,7 +145,9 @@ def replace(place: Place, cluster: ClusterName, instance: str, wait: Wait = True
 @app.command()
 @on_cluster
 def restart(place: Place, cluster: ClusterName) -> None:
-    """Restart all servers, one after the other, the primary last and after a switchover.
+    """Restart all instances one by one.
+
+    The primary is the last, after a switchover.
 
     Example: kubectl steersman restart shop
     """
@@ -134,7 +155,7 @@ def restart(place: Place, cluster: ClusterName) -> None:
     _tell(place, Done(cluster=cluster, done="restart requested"))
 
 
-Instances = Annotated[list[str] | None, typer.Argument(metavar="[INSTANCE]...", show_default=False)]
+Instances = Annotated[list[str] | None, typer.Argument(metavar="INSTANCE", show_default=False)]
 
 
 def _chosen(instances: list[str] | None, every: bool) -> list[str]:
@@ -146,7 +167,9 @@ def _chosen(instances: list[str] | None, every: bool) -> list[str]:
 @app.command()
 @on_cluster
 def fence(place: Place, cluster: ClusterName, instances: Instances = None, every: Every = False) -> None:
-    """Stop the servers of instances, and keep their pods, to look at the data. A fenced primary fails over.
+    """Stop the servers of instances, and keep their pods.
+
+    The data can then be inspected. A fenced primary fails over.
 
     Example: kubectl steersman fence shop shop-1
 
@@ -175,7 +198,9 @@ def unfence(place: Place, cluster: ClusterName, instances: Instances = None, eve
 @app.command()
 @on_cluster
 def pause(place: Place, cluster: ClusterName) -> None:
-    """Have the operator write nothing more for a cluster. The servers, and their failover, go on.
+    """Pause the operator for a cluster.
+
+    The servers keep running and fail over by themselves.
 
     Example: kubectl steersman pause shop
     """
@@ -186,7 +211,7 @@ def pause(place: Place, cluster: ClusterName) -> None:
 @app.command()
 @on_cluster
 def resume(place: Place, cluster: ClusterName) -> None:
-    """Have the operator go on with a cluster that was paused.
+    """Resume the operator for a paused cluster.
 
     Example: kubectl steersman resume shop
     """
@@ -239,7 +264,9 @@ def psql(
     replica: Annotated[bool, typer.Option("--replica", help="Ask a replica, not the primary.")] = False,
     instance: Annotated[str, typer.Option("--instance", help="Ask this instance.")] = "",
 ) -> None:
-    """Open psql as the superuser on the primary; what follows -- goes to psql.
+    """Open psql as the superuser on the primary.
+
+    Arguments after -- are passed to psql.
 
     Example: kubectl steersman psql shop -d shop
 
@@ -262,7 +289,9 @@ def mysql(
     replica: Annotated[bool, typer.Option("--replica", help="Ask a replica, not the primary.")] = False,
     instance: Annotated[str, typer.Option("--instance", help="Ask this instance.")] = "",
 ) -> None:
-    """Open mysql as root on the primary; what follows -- goes to mysql.
+    """Open mysql as root on the primary.
+
+    Arguments after -- are passed to mysql.
 
     Example: kubectl steersman mysql stock --replica -- --execute 'SELECT @@hostname'
     """
@@ -307,7 +336,7 @@ def report(
     cluster: ClusterName,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="The archive; CLUSTER-TIME.tar.gz here.")] = None,
 ) -> None:
-    """Collect objects, events and logs of a cluster in an archive, without what is secret.
+    """Collect objects, Events and logs in an archive, without secrets.
 
     Example: kubectl steersman report shop --file shop.tar.gz
     """

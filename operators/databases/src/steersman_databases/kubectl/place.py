@@ -72,9 +72,7 @@ Context = Annotated[str, typer.Option("--context", help="A context of the kubeco
 Kubeconfig = Annotated[
     str, typer.Option("--kubeconfig", help="A kubeconfig file; $KUBECONFIG or ~/.kube/config unless given.")
 ]
-Output = Annotated[
-    Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="How to tell what was found.")
-]
+Output = Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Output format.")]
 _OPTIONS: Mapping[str, tuple[Any, str]] = {
     "namespace": (Namespace, ""),
     "context": (Context, ""),

@@ -13,6 +13,7 @@ from steersman.api.core_v1 import ConfigMap
 from steersman.meta import ApiResource, Unstructured, unstructured
 from steersman.webhook import WebhookServerOptions
 from steersman_cli.doctor_checks import CheckResult, ProjectChecks
+from steersman_cli.output import print_output
 from steersman_cli.project import Project
 from steersman_manifests.crd import definition
 from steersman_manifests.rbac import cluster_role
@@ -51,6 +52,23 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path, {"projectName": "shop", "domain": "example.com"}, {"setup": "shop.main:setup"})
 
 
+def deployed_server() -> InMemoryApiServer:
+    """Return a server with the Deployment of the project."""
+    server = InMemoryApiServer()
+    labels = {"app": "shop"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "shop", "image": "shop:1"}]}}
+    server.load(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop-system"}},
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "shop", "namespace": "shop-system"},
+            "spec": {"selector": {"matchLabels": labels}, "template": template},
+        },
+    )
+    return server
+
+
 async def run_checks(server: InMemoryApiServer, project: Project) -> dict[str, CheckResult]:
     manager = Manager(server, ManagerOptions(name="shop", webhooks=SERVING))
     setup(manager)
@@ -66,11 +84,37 @@ async def test_doctor_on_empty_cluster_reports_missing_objects(project: Project)
     found = await run_checks(InMemoryApiServer(), project)
     assert found["cluster"].status == "ok"
     wrong = {subject: f.message for subject, f in found.items() if f.status == "wrong"}
-    assert wrong[f"definition {NAME}"] == "not installed"
-    assert wrong["deployment shop-system/shop"] == "not deployed"
+    assert wrong == {f"definition {NAME}": "not installed"}
+    assert set(found) == {"cluster", f"definition {NAME}", "deployment shop-system/shop"}
+    assert found["deployment shop-system/shop"].status == "absent"
+
+
+@virtual_time
+async def test_doctor_without_deployment_finds_no_problem(project: Project) -> None:
+    server = InMemoryApiServer()
+    await Client(server).apply(CRD.of(definition(Widget)))
+    found = await run_checks(server, project)
+    assert {f.status for f in found.values()} == {"ok", "absent"}
+    assert "steersman run" in found["deployment shop-system/shop"].message
+
+
+@virtual_time
+async def test_doctor_of_deployment_reports_missing_objects(project: Project) -> None:
+    found = await run_checks(deployed_server(), project)
+    wrong = {subject: f.message for subject, f in found.items() if f.status == "wrong"}
+    assert wrong["deployment shop-system/shop"] == "no replica is available: no pods"
     assert wrong["rights"].startswith("system:serviceaccount:shop-system:shop lacks permission to ")
     assert wrong["MutatingWebhookConfiguration shop-webhook"] == "not installed"
     assert wrong["certificate in the Secret shop-system/shop-webhook-cert"] == "not found"
+
+
+def test_doctor_table_fits_80_columns_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [("-", "certificate in the Secret shop-operator-system/shop-operator-webhook-cert", "word " * 40)]
+    print_output(None, "table", columns=("", "subject", "result"), rows=rows, piped_width=80)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in "".join(lines)
+    assert lines[1].startswith("-  certificate in the Secret")
 
 
 @virtual_time
@@ -90,7 +134,7 @@ async def test_definitions(project: Project) -> None:
 
 @virtual_time
 async def test_rights(project: Project) -> None:
-    server = InMemoryApiServer()
+    server = deployed_server()
     manager = Manager(server, ManagerOptions(name="shop", webhooks=SERVING))
     setup(manager)
     role = cluster_role("shop", manager.permissions)

@@ -96,6 +96,12 @@ class Cache:
             )
         return informer
 
+    def cached_version(self, kind: type[Object], key: ObjectKey) -> str:
+        """Return the resourceVersion of a cached object, or an empty string."""
+        informer = self._informers.get(kind)
+        found = None if informer is None else informer.store.get(key)
+        return "" if found is None else found.metadata.resource_version
+
     def has_transform(self, kind: type[Object]) -> bool:
         """Return True if the informer of ``kind`` has a transform."""
         informer = self._informers.get(kind)

@@ -17,11 +17,12 @@ from steersman.client.decode import (
     accept_header,
     list_query,
 )
-from steersman.client.encode import kind_of, status_document, with_owner, with_type_meta
+from steersman.client.encode import kind_of, require_applicable, status_document, with_owner, with_type_meta
 from steersman.client.patch import Patch
 from steersman.client.request_sender import RequestSender
 from steersman.client.subresources import SubresourceClient
 from steersman.client.transport.interface import HttpRequest, Transport
+from steersman.client.write_log import WriteLog
 from steersman.client.write_observer import WriteObserver
 from steersman.client.write_options import FieldValidation, Propagation, delete_options, uid_conflict, write_query
 from steersman.errors import Expired, Invalid
@@ -43,12 +44,18 @@ class Client(SubresourceClient):
         transport: result of ``connect(load_config())``, or an in-memory API server in tests.
         field_manager: name under which writes own their fields.
         observer: receives the outcome of each write except dry runs. A ``Cache`` uses it to show own writes at once.
+        write_log: logs the writes that the observer receives. Defaults to no log.
     """
 
     def __init__(
-        self, transport: Transport, *, field_manager: str = "steersman", observer: WriteObserver | None = None
+        self,
+        transport: Transport,
+        *,
+        field_manager: str = "steersman",
+        observer: WriteObserver | None = None,
+        write_log: WriteLog | None = None,
     ) -> None:
-        super().__init__(RequestSender(transport, field_manager, observer))
+        super().__init__(RequestSender(transport, field_manager, observer, write_log))
         self._transport = transport
         self.field_manager = field_manager
 
@@ -273,7 +280,7 @@ class Client(SubresourceClient):
                 does not have ``uid``.
             TypeError: ``config`` was read from the server. It has all fields, and applying it would take them over.
         """
-        _check_applicable(config)
+        require_applicable(config)
         document = with_owner(config, owner)
         if uid:
             document["metadata"]["uid"] = uid
@@ -485,16 +492,3 @@ class Client(SubresourceClient):
 
     async def _get_raw(self, path: str, query: Mapping[str, str] | None = None, *, accept: str) -> bytes:
         return await self._sender.send(HttpRequest(method="GET", path=path, query=query or {}, accept=accept))
-
-
-def _check_applicable(config: Any) -> None:
-    if isinstance(config, ApplyConfiguration):
-        return
-    if not isinstance(config, Unstructured):
-        raise TypeError(
-            f"apply() requires an apply type, not the read type {type(config).__name__}: see steersman.api.apply"
-        )
-    if config.metadata.creation_timestamp is not None or config.metadata.managed_fields:
-        raise TypeError(
-            f"{config.key} was read from the server: apply() requires a configuration with only the fields to own"
-        )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
-from steersman.meta import ApplyConfiguration, Object, ObjectKey, to_builtins
+from steersman.meta import ApplyConfiguration, Object, ObjectKey, Unstructured, to_builtins
 from steersman.meta.frozen import FrozenStruct
 
 T = TypeVar("T", bound=Object)
@@ -16,6 +16,20 @@ def kind_of(obj: T | ApplyConfiguration[T]) -> type[T]:
     """Return the type in which the server's response to ``obj`` is read."""
     kind: Any = obj.read_type if isinstance(obj, ApplyConfiguration) else type(obj)
     return kind
+
+
+def require_applicable(config: Any) -> None:
+    """Raise TypeError unless ``config`` declares only the fields to own."""
+    if isinstance(config, ApplyConfiguration):
+        return
+    if not isinstance(config, Unstructured):
+        raise TypeError(
+            f"apply() requires an apply type, not the read type {type(config).__name__}: see steersman.api.apply"
+        )
+    if config.metadata.creation_timestamp is not None or config.metadata.managed_fields:
+        raise TypeError(
+            f"{config.key} was read from the server: apply() requires a configuration with only the fields to own"
+        )
 
 
 def with_type_meta(obj: Object | ApplyConfiguration[Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import msgspec
 from steersman.client.decode import ObjectDecoder, decode_object, decode_response
 from steersman.client.transport.http import error_from_body
 from steersman.client.transport.interface import HttpRequest, Transport
+from steersman.client.write_log import WriteLog
 from steersman.client.write_observer import WriteObserver
 from steersman.errors import ApiError, ConnectionFailed
 from steersman.meta import Object, ObjectKey, decode
@@ -44,12 +45,20 @@ class RequestSender:
         transport: transport that sends the requests.
         field_manager: name under which writes own their fields.
         observer: receives the outcome of each write except dry runs, or None.
+        write_log: logs the writes that the observer receives, or None.
     """
 
-    def __init__(self, transport: Transport, field_manager: str, observer: WriteObserver | None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        field_manager: str,
+        observer: WriteObserver | None,
+        write_log: WriteLog | None = None,
+    ) -> None:
         self.transport = transport
         self.field_manager = field_manager
         self._observer = observer
+        self._write_log = write_log
 
     async def send(self, request: HttpRequest) -> bytes:
         """Return the body of the response. Raises ApiError if the server refuses the request."""
@@ -66,6 +75,7 @@ class RequestSender:
         if observer is None or "dryRun" in request.query:
             return self.decode_object(await self.send(request), kind)
         key = _scoped(kind, key)
+        before = "" if self._write_log is None else self._version_before(kind, key)
         # Without a name, the server generates one. No reader can have an older state of that object.
         if key.name:
             observer.on_write_started(kind, key)
@@ -77,6 +87,11 @@ class RequestSender:
                 _notify_failure(observer, kind, key, error)
             raise
         self._notify_success(observer, kind, key, obj, raw)
+        if self._write_log is not None and obj.metadata.uid:
+            # The response to a write that completes a deletion has the previous resourceVersion.
+            is_deleted = obj.metadata.deletion_timestamp is not None and _is_deleted_by_write(kind, obj, raw)
+            after = "" if is_deleted else obj.metadata.resource_version
+            self._write_log.record(request, kind, obj.key, before, after)
         return obj
 
     async def delete(self, request: HttpRequest, kind: type[T], key: ObjectKey) -> T | None:
@@ -86,6 +101,7 @@ class RequestSender:
         """
         observer = None if "dryRun" in request.query else self._observer
         key = _scoped(kind, key)
+        before = "" if self._write_log is None else self._version_before(kind, key)
         if observer is not None:
             observer.on_write_started(kind, key)
         try:
@@ -105,7 +121,11 @@ class RequestSender:
         ):
             if observer is not None:
                 observer.on_write_succeeded(kind, obj, raw)
+            if self._write_log is not None and observer is not None:
+                self._write_log.record(request, kind, key, before, obj.metadata.resource_version)
             return obj
+        if self._write_log is not None and observer is not None:
+            self._write_log.record(request, kind, key, before)
         if observer is not None:
             uid = obj.metadata.uid if obj is not None else probe.details.uid if probe.details else ""
             observer.on_deleted(kind, key, uid)
@@ -126,6 +146,8 @@ class RequestSender:
                 # The response has the previous state. It does not show which objects still exist.
                 observer.on_write_started(kind, obj.key)
                 observer.on_write_unknown(kind, obj.key)
+                if self._write_log is not None and self._write_log.is_enabled:
+                    self._write_log.record(request, kind, obj.key, "")
         return page.items
 
     async def write_subresource(self, request: HttpRequest, kind: type[Object], key: ObjectKey) -> bytes:
@@ -144,11 +166,24 @@ class RequestSender:
             _notify_failure(observer, kind, key, error)
             raise
         observer.on_write_unknown(kind, key)
+        if self._write_log is not None and self._write_log.is_enabled:
+            self._write_log.record(request, kind, key, "")
         return body
 
     def decode_object(self, raw: bytes | msgspec.Raw, kind: type[T]) -> T:
         """Decode an object from JSON. Raises ``msgspec.ValidationError``."""
         return decode_object(raw, kind, self.field_manager)
+
+    def _version_before(self, kind: type[Object], key: ObjectKey) -> str:
+        """Return the resourceVersion before a write, for the write log.
+
+        The first write drops the log if its level is off, so that later writes do not pay for it.
+        """
+        assert self._write_log is not None
+        if self._write_log.is_enabled:
+            return self._write_log.version_before(kind, key)
+        self._write_log = None
+        return ""
 
     def _notify_success(
         self, observer: WriteObserver, kind: type[Object], key: ObjectKey, obj: Object, raw: bytes

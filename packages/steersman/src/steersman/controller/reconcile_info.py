@@ -79,6 +79,16 @@ class ReconcileInfo:
         return tuple(self._item.triggers)
 
     @property
+    def reason(self) -> str:
+        """The first change, or else the first trigger, and the number of further ones."""
+        triggers = self._item.triggers
+        if not triggers:
+            return ""
+        chosen = next((trigger for trigger in triggers if trigger.kind is not None), triggers[0])
+        others = len(triggers) - 1 + self._item.omitted
+        return f"{chosen} and {others} more" if others else str(chosen)
+
+    @property
     def omitted(self) -> int:
         """The number of further triggers."""
         return self._item.omitted

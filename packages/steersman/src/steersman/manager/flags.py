@@ -9,18 +9,22 @@
     def run(flags: ManagerFlags, greeting: str = "hello") -> None:
         flags.run(setup, name="shop-operator")
 
+``steersman.run`` does both for an operator without a command of its own.
+
 This module needs typer, which the manager itself does not import.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
@@ -36,6 +40,13 @@ if TYPE_CHECKING:
     from steersman.webhook import WebhookServerOptions
 
 T = TypeVar("T")
+
+_WEBHOOKS_PARAMETER = inspect.Parameter(
+    "webhooks",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=True,
+    annotation=Annotated[bool, typer.Option(help="Serve the webhooks.")],
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +172,11 @@ class ManagerFlags:
             metrics_cert_path=self.metrics_cert_path,
             graceful_shutdown_timeout=self.graceful_shutdown_timeout,
         )
-        if webhook_options := overrides.pop("webhooks", None):
-            overrides["webhooks"] = self._webhook_options(webhook_options)
+        if "webhooks" in overrides:
+            webhooks = overrides["webhooks"]
+            overrides["webhooks"] = None if webhooks is None else self._webhook_options(webhooks)
+            # None switches them off. If the operator does not mention them, the manager warns.
+            overrides.setdefault("serve_webhooks", webhooks is not None)
         return replace(options, **overrides)
 
     def _webhook_options(self, options: WebhookServerOptions) -> WebhookServerOptions:
@@ -211,7 +225,7 @@ def with_manager_flags(command: Callable[..., T]) -> Callable[..., T]:
     """Add the manager flags to a typer command.
 
     The first parameter of the command takes ``ManagerFlags``. A flag is not added if the command has an option of the
-    same name.
+    same name. ``--version`` prints the versions of the operator's distribution and of Steersman.
     """
     flags_parameter, *command_parameters = inspect.signature(command).parameters.values()
     hints = get_type_hints(command, include_extras=True)
@@ -219,7 +233,11 @@ def with_manager_flags(command: Callable[..., T]) -> Callable[..., T]:
 
     flag_fields = [field for field in fields(ManagerFlags) if field.name not in {p.name for p in command_parameters}]
 
+    version = [] if "version" in hints else [_version_parameter(command.__module__)]
+
     def run(**arguments: Any) -> T:
+        for parameter in version:
+            del arguments[parameter.name]
         flag_values = {field.name: arguments.pop(field.name) for field in flag_fields}
         return command(**{flags_parameter.name: ManagerFlags(**flag_values)}, **arguments)
 
@@ -235,9 +253,85 @@ def with_manager_flags(command: Callable[..., T]) -> Callable[..., T]:
     ]
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
     # typer reads the signature and the annotations.
-    run.__signature__ = inspect.Signature([*own_parameters, *flag_parameters])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in (*own_parameters, *flag_parameters)}
+    parameters = [*own_parameters, *flag_parameters, *version]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
+
+
+def run_command(
+    setup: Callable[..., None] | str, *, name: str, webhooks: WebhookServerOptions | str | None, **options: Any
+) -> None:
+    """Run the command of an operator: see ``steersman.run``."""
+    try:
+        setup_function: Callable[..., None] = _load(setup) if isinstance(setup, str) else setup
+        served = _load(webhooks) if isinstance(webhooks, str) else webhooks
+    except ConfigurationError as error:
+        typer.echo(f"{name}: {error}", err=True)
+        sys.exit(1)
+
+    def command(flags: ManagerFlags, **values: Any) -> None:
+        serves = values.pop(_WEBHOOKS_PARAMETER.name, True)
+        flags.run(partial(setup_function, **values), name=name, webhooks=served if serves else None, **options)
+
+    _, *parameters = inspect.signature(setup_function).parameters.values()
+    if parameters:
+        # Not without need: the module may import Manager for type checkers only.
+        _, *parameters = inspect.signature(setup_function, eval_str=True).parameters.values()
+    if served is not None:
+        parameters = [_WEBHOOKS_PARAMETER, *parameters]
+    flags_parameter = inspect.Parameter("flags", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=ManagerFlags)
+    keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    command.__signature__ = inspect.Signature([flags_parameter, *keywords])  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in (flags_parameter, *keywords)}
+    command.__doc__ = "Run the operator until SIGTERM."
+    command.__module__ = getattr(setup_function, "__module__", None) or __name__
+    # Tables of rich truncate long options at 80 columns.
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(with_manager_flags(command))
+    app(prog_name=name)
+
+
+def _load(place: str) -> Any:
+    """Import ``module:attribute``.
+
+    Raises:
+        ConfigurationError: the place is malformed, or the module has no such attribute.
+    """
+    module, _, attribute = place.partition(":")
+    if not (module and attribute):
+        raise ConfigurationError(f"{place!r} is not a place in a module: use the form package.module:function")
+    loaded = importlib.import_module(module)
+    if not hasattr(loaded, attribute):
+        raise ConfigurationError(f"module {module} has no {attribute!r}: define it, or correct {place!r}")
+    return getattr(loaded, attribute)
+
+
+def _version_parameter(module: str) -> inspect.Parameter:
+    """Return the option ``--version`` of the operator that defines ``module``."""
+
+    def print_versions(wanted: bool) -> None:
+        if wanted:
+            typer.echo(_versions(module.partition(".")[0]))
+            raise typer.Exit
+
+    option = typer.Option("--version", callback=print_versions, is_eager=True, help="Print the version.")
+    return inspect.Parameter(
+        "version", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option]
+    )
+
+
+def _versions(package: str) -> str:
+    """Return the versions of the distribution that has ``package`` and of Steersman."""
+    from importlib import metadata
+
+    # The metadata of an editable installation does not list packages. Its name is that of the package, as a rule.
+    names = [*metadata.packages_distributions().get(package, [package.replace("_", "-")]), "steersman"]
+    lines: list[str] = []
+    for name in dict.fromkeys(names):
+        with suppress(metadata.PackageNotFoundError):
+            lines.append(f"{name} {metadata.version(name)}")
+    return "\n".join(lines)
 
 
 async def _run(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from steersman.cache import Cache, CachedClient
 from steersman.client import Client, Transport
+from steersman.client.write_log import WriteLog
 from steersman.controller import Builder, Controller, ControllerSpec, EventRecorder, Permission, ReconcilerContext
 from steersman.controller.controller import TraceSpan
 from steersman.controller.reconcile_info import report_dependents
@@ -262,7 +263,7 @@ class Manager:
 
     async def _start_webhooks(self) -> None:
         # Before the caches: the API server may need the conversion webhook to list objects.
-        if not self._webhooks:
+        if not self._webhooks or not self.options.serve_webhooks:
             return
         if self.options.webhooks is None:
             log.warning("webhooks are declared but not served; set ManagerOptions.webhooks")
@@ -378,7 +379,12 @@ class Manager:
         return TracingTransport(transport, provider)
 
     def _cached_client(self, transport: Transport) -> CachedClient:
-        client = Client(transport, field_manager=self.options.name, observer=self.cache)
+        client = Client(
+            transport,
+            field_manager=self.options.name,
+            observer=self.cache,
+            write_log=WriteLog(self.cache.cached_version),
+        )
         return CachedClient(client, self.cache)
 
     def _fenced_client(self) -> CachedClient:

@@ -29,7 +29,9 @@ class ManagerOptions:
         metrics_cert_path: directory of ``tls.crt`` and ``tls.key`` for HTTPS. Changes are reloaded.
         debug_bind_address: ``host:port`` of ``/debug`` (see ``serving.debug``). Empty or ``0`` disables it. It must
             be a loopback address, unless ``metrics_secure`` is set, which then protects this endpoint too.
-        webhooks: settings of the webhook server. Without them, no webhook is served.
+        webhooks: settings of the webhook server. Without them, no webhook is served, and a manager with webhooks logs
+            a warning.
+        serve_webhooks: False serves no webhooks and logs no warning, as for an operator that no API server can reach.
         tracing: exports reconciles and their requests as OpenTelemetry spans, by a tracer provider, or True for the
             global one. Needs ``steersman[tracing]``.
         cache_sync_timeout: seconds that the caches have to complete their first lists.
@@ -48,6 +50,7 @@ class ManagerOptions:
     metrics_cert_path: str = ""
     debug_bind_address: str = ""
     webhooks: WebhookServerOptions | None = None
+    serve_webhooks: bool = True
     tracing: TracerProvider | bool = False
     cache_sync_timeout: float = 120.0
     graceful_shutdown_timeout: float = 30.0

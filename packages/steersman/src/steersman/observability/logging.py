@@ -25,6 +25,11 @@ class LogContext(Protocol):
         """Fields to add to a log line."""
         ...
 
+    @property
+    def reason(self) -> str:
+        """The cause of the work, without values of objects."""
+        ...
+
 
 log_context: ContextVar[LogContext | None] = ContextVar("log_context", default=None)
 """The work in progress, such as a reconcile. Its fields are computed only when a line is written."""

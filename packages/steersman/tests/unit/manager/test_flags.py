@@ -72,6 +72,21 @@ def test_namespace_flags_are_merged(given: tuple[str, ...], expected: tuple[str,
     assert options(*given).namespaces == expected
 
 
+def test_webhooks_none_switches_them_off() -> None:
+    serving = WebhookServerOptions(service="shop", namespace="orders")
+    flags = ManagerFlags()
+    assert not flags.options("shop", webhooks=None).serve_webhooks
+    assert flags.options("shop", webhooks=serving).serve_webhooks
+    assert flags.options("shop").serve_webhooks
+
+
+def test_webhook_host_changes_only_the_host() -> None:
+    serving = WebhookServerOptions(service="shop", namespace="orders", bind_address=":9443")
+    webhooks = parse("--webhook-host", "127.0.0.1")[0].options("shop", webhooks=serving).webhooks
+    assert webhooks is not None
+    assert webhooks.bind_address == "127.0.0.1:9443"
+
+
 def test_webhook_flags_override_serving_options() -> None:
     serving = WebhookServerOptions(service="shop", namespace="orders", bind_address="127.0.0.1:9443")
 
