@@ -27,6 +27,7 @@ from steersman.controller.reconciler import Reconciler, ReconcilerContext, Reque
 from steersman.controller.request import Request
 from steersman.controller.sources import Source
 from steersman.controller.spec import ControllerOptions, ControllerSpec
+from steersman.controller.threads import SyncReconcileFunc
 from steersman.controller.triggers import INITIAL, Trigger, is_unchanged
 from steersman.errors import ConfigurationError
 from steersman.meta import Object, ObjectKey
@@ -34,8 +35,10 @@ from steersman.meta import Object, ObjectKey
 T = TypeVar("T", bound=Object)
 U = TypeVar("U", bound=Object)
 
-ReconcilerFactory = Callable[[ReconcilerContext], Reconciler[T] | RequestReconciler[T]] | ReconcileFunc[T]
-"""The class of a reconciler, a function that creates one, or ``async def reconcile(ctx, obj)``."""
+ReconcilerFactory = (
+    Callable[[ReconcilerContext], Reconciler[T] | RequestReconciler[T]] | ReconcileFunc[T] | SyncReconcileFunc[T]
+)
+"""A reconciler class, a factory of reconcilers, or ``reconcile(ctx, obj)``."""
 
 
 _FOR, _OWNS = "for", "owns"
@@ -265,7 +268,8 @@ class Builder(Generic[T]):
 
         Args:
             factory: the class of a ``Reconciler`` or ``RequestReconciler``, a function that creates one from a
-                ``ReconcilerContext``, or a coroutine function ``reconcile(ctx, obj)``.
+                ``ReconcilerContext``, or a function ``reconcile(ctx, obj)``. Without ``async``, it runs in a thread
+                and receives a ``BlockingContext``.
 
         Raises:
             ConfigurationError: an index or a controller of that name exists, Secrets are owned without

@@ -140,6 +140,10 @@ class Controller:
         for info in self.running():
             self._log.error("reconcile did not stop after cancellation", **info.log_fields())
 
+    async def wait_closed(self) -> None:
+        """Wait for work of the reconciler that outlives ``stop``, such as threads."""
+        await self._reconciler.wait_closed()
+
     def recent(self) -> tuple[ReconcileInfo, ...]:
         """Return the last 256 finished reconciles, oldest first."""
         return tuple(self._recent)
