@@ -9,7 +9,7 @@ import asyncio
 
 from steersman import Manager, ObjectKey
 from steersman.cache import CachedClient
-from steersman.manager.serving.http_server import HttpServer, ServerRequest, ServerResponse
+from steersman.manager.serving import HttpServer, ServerRequest, ServerResponse
 
 from leader_operator.api.v1.leaderservice import LeaderService
 from leader_operator.resources import leader_document
@@ -25,8 +25,7 @@ async def leader_response(client: CachedClient, path: str) -> ServerResponse:
     service = await client.get_or_none(LeaderService, ObjectKey(parts[1], parts[2]))
     if service is None:
         return ServerResponse(f"LeaderService {parts[1]}/{parts[2]} does not exist\n", 404)
-    leader = service.status.leader
-    return ServerResponse(leader_document(leader), content_type="application/json")
+    return ServerResponse(leader_document(service.status.leader), content_type="application/json")
 
 
 def serve_leaders(manager: Manager, port: int = PORT) -> None:

@@ -57,6 +57,8 @@ async def kill_application(pod: RealPod) -> None:
 
 FAULTS: tuple[Fault, ...] = (partition, freeze_pod, kill_pod, freeze_sidecar, kill_sidecar, kill_application)
 FROZEN = (freeze_pod, freeze_sidecar)
+# On a busy machine, a killed sidecar may restart after the short Lease of this test.
+NEED_CHECK = (*FROZEN, kill_sidecar)
 
 
 async def repair(fault: Fault, pod: RealPod) -> None:
@@ -76,8 +78,12 @@ async def wait_until(condition: Callable[[], bool], store: Store) -> None:
             await asyncio.sleep(0.02)
 
 
-async def run_fault(fault: Fault, pods: list[RealPod], store: Store) -> float:
-    """Replace the leader by a fault. Return the gap in seconds."""
+async def run_fault(fault: Fault, pods: list[RealPod], store: Store) -> tuple[float, int]:
+    """Replace the leader by a fault.
+
+    Returns:
+        Seconds without a writer, and the number of refused writes.
+    """
     before = store.highest_term
     last = store.acknowledged[-1]
     leader = next(pod for pod in pods if pod.name == last.writer)
@@ -89,11 +95,11 @@ async def run_fault(fault: Fault, pods: list[RealPod], store: Store) -> float:
         # The frozen leader wrote again, or its sidecar was quicker. A frozen sidecar ends it after the repair.
         sessions = list(leader.sessions)
         await wait_until(lambda: leader.sessions != sessions, store)
-    else:
+    if fault not in NEED_CHECK:
         assert len(store.refused) == refused, "the previous leader wrote after the next one"
     following = next(write for write in store.acknowledged if write.term > before)
     previous = max(write.at for write in store.acknowledged if write.term <= before)
-    return following.at - previous
+    return following.at - previous, len(store.refused) - refused
 
 
 async def create_service(client: Client, key: ObjectKey) -> None:
@@ -111,7 +117,7 @@ async def test_two_writers_are_never_acknowledged_at_once(
 ) -> None:
     key = ObjectKey(envtest_namespace, "orders")
     user = envtest.user("orders", roles=[ROLE], namespace=envtest_namespace)
-    gaps: defaultdict[str, list[float]] = defaultdict(list)
+    results: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
     server = StoreServer()
     async with envtest.client() as client, await server.start():
         await create_service(client, key)
@@ -119,20 +125,21 @@ async def test_two_writers_are_never_acknowledged_at_once(
             await wait_until(lambda: bool(server.store.acknowledged), server.store)
             for number in range(RUNS):
                 fault = FAULTS[number % len(FAULTS)]
-                gaps[fault.__name__].append(await run_fault(fault, pods, server.store))
+                results[fault.__name__].append(await run_fault(fault, pods, server.store))
         assert server.store.violations() == []
         found = await client.get(LeaderService, key)
         assert found.status.term == server.store.highest_term
-    print(figures(gaps, server.store))
+    print(figures(results, server.store))
 
 
-def figures(gaps: dict[str, list[float]], store: Store) -> str:
+def figures(results: dict[str, list[tuple[float, int]]], store: Store) -> str:
     """Return a table of the gaps between leaders in seconds."""
     rows = [
-        f"| {name.replace('_', ' ')} | {len(values)} | {median(values):.1f} | {max(values):.1f} |"
-        for name, values in gaps.items()
+        "",
+        "| fault | runs | median gap (s) | worst gap (s) | refused writes |",
+        "| --- | --- | --- | --- | --- |",
     ]
-    written = f"{len(store.acknowledged)} writes acknowledged, {len(store.refused)} refused"
-    return "\n".join(
-        ("", "| fault | runs | median gap (s) | worst gap (s) |", "| --- | --- | --- | --- |", *rows, written)
-    )
+    for name, runs in results.items():
+        gaps, refused = [gap for gap, _ in runs], sum(number for _, number in runs)
+        rows.append(f"| {name.replace('_', ' ')} | {len(runs)} | {median(gaps):.1f} | {max(gaps):.1f} | {refused} |")
+    return "\n".join((*rows, f"{len(store.acknowledged)} writes acknowledged, {len(store.refused)} refused"))

@@ -136,7 +136,7 @@ class ModelProcess:
         self.task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        await self.sidecar.end_previous_term()
+        await self.stop(self.containers(), now())
         await self.sidecar.run()
 
     def kill(self) -> None:

@@ -22,8 +22,8 @@ from steersman_testing.envtest.environment import AuthenticatedUser
 from partition_proxy import PartitionProxy
 
 SUPPORT = Path(__file__).parent
-RENEW_DEADLINE_SECONDS = 1.5
-RETRY_PERIOD_SECONDS = 0.3
+RENEW_DEADLINE_SECONDS = 3
+RETRY_PERIOD_SECONDS = 0.5
 KILL_MARGIN_SECONDS = 3
 _RESTART_SECONDS = 0.2
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
-from steersman.observability.logging import configure_logging
-
-from leader_operator.sidecar.__main__ import run_sidecar
-from leader_operator.sidecar.settings import SidecarSettings
+from leader_operator.sidecar.processes import PodProcesses
 
 _SESSION_FIELD = 3
 
@@ -26,7 +24,10 @@ def main(directory: Path, kill_margin: float) -> None:
         session = (entry / "stat").read_text().rpartition(")")[2].split()[_SESSION_FIELD]
         return session if (directory / session).exists() else None
 
-    configure_logging()
+    asyncio.run(PodProcesses(time.monotonic, container_of=container_of).kill())
+    from leader_operator.sidecar.runner import run_sidecar
+    from leader_operator.sidecar.settings import SidecarSettings
+
     settings = replace(SidecarSettings.from_environment(os.environ), kill_margin=kill_margin)
     asyncio.run(run_sidecar(settings, container_of))
 

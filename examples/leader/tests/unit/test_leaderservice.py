@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from steersman import Client, FrozenDict, Manager, ManagerOptions, MergePatch, ObjectKey, ObjectMeta, find_condition
 from steersman.api.coordination_v1 import Lease, LeaseSpec
-from steersman.api.core_v1 import ConfigMap, Pod, Service
+from steersman.api.core_v1 import ConfigMap, Pod, Service, ServiceSpec
+from steersman.api.core_v1 import ServicePort as CorePort
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.errors import Invalid
 from steersman_testing import InMemoryApiServer, virtual_time
@@ -79,8 +80,8 @@ class Cluster:
 
         await self.wait_until(published)
 
-    async def wait_until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
+    async def wait_until(self, condition: Callable[[], bool], within: float = 60) -> None:
+        async with asyncio.timeout(within):
             while not condition():
                 await asyncio.sleep(0.1)
 
@@ -207,6 +208,21 @@ async def test_undeclared_publications_are_deleted(apiserver: InMemoryApiServer)
         await world.wait_until(lambda: not apiserver.read_all(ConfigMap))
         await world.wait_until(lambda: len(apiserver.read_all(EndpointSlice)) == 1)
         assert [service.metadata.name for service in apiserver.read_all(Service)] == ["orders"]
+
+
+@virtual_time
+async def test_foreign_service_is_not_taken_over(apiserver: InMemoryApiServer) -> None:
+    async with cluster(apiserver) as world:
+        spec = ServiceSpec(selector=FrozenDict({"app": "orders"}), ports=(CorePort(port=80),))
+        await world.user.create(Service(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), spec=spec))
+        await world.create()
+        await world.create_pods(1)
+        await world.wait_until(lambda: world.reason() == "NameTaken")
+        found = await world.user.get(Service, KEY)
+        assert found.spec.selector == {"app": "orders"}
+        await world.user.delete(Service, KEY)
+        await world.wait_until(lambda: world.addresses() == ["10.0.0.1"], within=120)
+        assert world.reason() == "LeaderPublished"
 
 
 @virtual_time

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
-from steersman.observability.runtime import SystemClock
 
+from leader_operator.sidecar import processes
 from leader_operator.sidecar.processes import PodProcesses, sibling
 
 V1 = "/kubepods/burstable/pod1"
@@ -50,18 +53,18 @@ def test_containers_omit_pause_own_and_dead_processes(tmp_path: Path) -> None:
     write_process(tmp_path, "22", "0::/../app\n", "T")
     write_process(tmp_path, "30", "0::/../../other/app\n")
     (tmp_path / "meminfo").write_text("")
-    assert PodProcesses(SystemClock(), tmp_path).containers() == {"app": frozenset({20, 22})}
+    assert PodProcesses(time.monotonic, tmp_path).containers() == {"app": frozenset({20, 22})}
 
 
 def test_containers_read_hierarchies_of_cgroups_v1(tmp_path: Path) -> None:
     write_process(tmp_path, "self", f"9:name=systemd:/\n8:pids:{V1}/own\n3:cpu,cpuacct:/\n0::/\n")
     write_process(tmp_path, "20", f"9:name=systemd:/\n8:pids:{V1}/app\n3:cpu,cpuacct:/\n0::/\n")
-    assert PodProcesses(SystemClock(), tmp_path).containers() == {"app": frozenset({20})}
+    assert PodProcesses(time.monotonic, tmp_path).containers() == {"app": frozenset({20})}
 
 
 def test_shared_process_namespace_is_required(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("os.getpid", lambda: 1)
-    assert "shareProcessNamespace: true" in PodProcesses(SystemClock(), tmp_path).problem()
+    assert "shareProcessNamespace: true" in PodProcesses(time.monotonic, tmp_path).problem()
 
 
 def test_process_of_another_user_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -71,4 +74,12 @@ def test_process_of_another_user_is_a_problem(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr("os.kill", refuse)
     write_process(tmp_path, "self", "0::/\n")
     write_process(tmp_path, "20", "0::/../app\n")
-    assert "set the same runAsUser" in PodProcesses(SystemClock(), tmp_path).problem()
+    assert "set the same runAsUser" in PodProcesses(time.monotonic, tmp_path).problem()
+
+
+def test_module_imports_the_standard_library_only() -> None:
+    source = Path(processes.__file__).parents[2]
+    command = [sys.executable, "-c", "import sys, leader_operator.sidecar.processes; print(*sys.modules)"]
+    modules = subprocess.run(command, cwd=source, capture_output=True, text=True, check=True).stdout.split()
+    assert "leader_operator.sidecar.processes" in modules
+    assert [name for name in modules if name.startswith(("steersman", "msgspec", "structlog"))] == []

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from steersman.errors import ConfigurationError
-from steersman.manager.serving.http_server import ServerRequest
+from steersman.manager.serving import ServerRequest
 
 from leader_operator.sidecar.leader_server import leader_handler
 from leader_operator.sidecar.settings import SidecarSettings, pod_of

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from steersman import Condition
 from steersman.api.core_v1 import Pod
+from steersman.errors import NameConflict
 
 from leader_operator.api.v1.leaderservice import Leader, LeaderService
 from leader_operator.controllers.choice import sidecar_problem
 
 _MAX_NAMED_PODS = 5
+_MAX_MESSAGE_LENGTH = 1024
 
 
 def ready_condition(service: LeaderService, pods: Sequence[Pod], leader: Leader | None) -> Condition:
@@ -26,9 +28,9 @@ def ready_condition(service: LeaderService, pods: Sequence[Pod], leader: Leader 
     return _condition(service, "Ready", "NoReadyPod", f"none of {len(pods)} pods is ready; see kubectl describe pod")
 
 
-def failed_condition(service: LeaderService, error: Exception) -> Condition:
-    """Return ``Ready`` after an error that a user can correct."""
-    return _condition(service, "Ready", type(error).__name__, str(error)[:1024])
+def name_conflict_condition(service: LeaderService, conflict: NameConflict) -> Condition:
+    """Return ``Ready`` if a foreign object has a required name."""
+    return _condition(service, "Ready", "NameTaken", str(conflict)[:_MAX_MESSAGE_LENGTH])
 
 
 def fenced_condition(service: LeaderService, pods: Sequence[Pod]) -> Condition:

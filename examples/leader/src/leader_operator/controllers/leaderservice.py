@@ -6,23 +6,22 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
-from steersman import Manager, ObjectKey, Request, RequestReconciler, Result, set_condition
+from steersman import Manager, ObjectKey, ReconcileOutcome, Reconciler, Request
 from steersman.api.coordination_v1 import Lease
 from steersman.api.core_v1 import ConfigMap, Pod, Service
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import MergePatch
 from steersman.controller import field_changed
-from steersman.controller.handlers import enqueue_owner
-from steersman.errors import NotFound
+from steersman.errors import NameConflict, NotFound
 
-from leader_operator.api.v1.leaderservice import Leader, LeaderService, LeaderServiceStatus
+from leader_operator.api.v1.leaderservice import Leader, LeaderService
 from leader_operator.controllers.choice import (
     choose_leader,
     elected_pod,
     is_ready,
     selects,
 )
-from leader_operator.controllers.conditions import fenced_condition, ready_condition
+from leader_operator.controllers.conditions import fenced_condition, name_conflict_condition, ready_condition
 from leader_operator.resources import (
     ServiceName,
     config_map,
@@ -34,19 +33,19 @@ from leader_operator.resources import (
 from leader_operator.sidecar.sidecar import lease_name
 from leader_operator.sidecar.terms import highest_term
 
+_MAX_RETRY_DELAY_SECONDS = 60.0
 _OWNED = (Service, EndpointSlice, ConfigMap)
 
 
-class LeaderServiceReconciler(RequestReconciler[LeaderService]):
+class LeaderServiceReconciler(Reconciler[LeaderService]):
     """Publishes the leader of one LeaderService. It keeps no state between reconciles."""
 
-    async def reconcile(self, request: Request) -> Result:
-        service = await self.client.get(LeaderService, request)
-        if service.metadata.deletion_timestamp is not None:
-            return Result()
-        key, label = service.metadata.namespace, role_label(service)
+    async def reconcile(self, service: LeaderService) -> None:
+        label = role_label(service)
         related = await self.client.list(
-            Pod, namespace=key, where=lambda pod: selects(service, pod) or label in pod.metadata.labels
+            Pod,
+            namespace=service.metadata.namespace,
+            where=lambda pod: selects(service, pod) or label in pod.metadata.labels,
         )
         pods = [pod for pod in related if selects(service, pod)]
         pod, leader = await self._find_leader(service, pods)
@@ -54,11 +53,15 @@ class LeaderServiceReconciler(RequestReconciler[LeaderService]):
             if service.spec.fencing == "None":
                 service = await self._record(service, leader)
             self.events.normal(service, "LeaderChanged", f"{leader.pod} leads in term {leader.term}")
-        names = await self._publish(service, pod, leader)
-        await self._label(service, related, pod)
-        await self._delete_undeclared(service, names)
-        await self._update_status(service, pods, leader)
-        return Result()
+        published = await self._publish(service, pod, leader)
+        await self._delete_undeclared(service, published)
+        await self._label(related, label, pod)
+        conditions = (ready_condition(service, pods, leader), fenced_condition(service, pods))
+        await self.status(service, leader=leader, conditions=conditions)
+
+    async def update_status(self, service: LeaderService, outcome: ReconcileOutcome) -> None:
+        if isinstance(outcome.error, NameConflict):
+            await self.status(service, conditions=[name_conflict_condition(service, outcome.error)])
 
     async def _find_leader(self, service: LeaderService, pods: Sequence[Pod]) -> tuple[Pod | None, Leader | None]:
         """Return the leader of the Lease, or choose one."""
@@ -82,8 +85,8 @@ class LeaderServiceReconciler(RequestReconciler[LeaderService]):
         It precedes the publication. Another process of the operator can then neither choose another pod, nor use the
         term again.
         """
-        previous = service.status
-        status = replace(previous, leader=leader, term=_own_term(service, leader))
+        # Not self.status, which would apply the choice to a newer status as well.
+        status = replace(service.status, leader=leader, term=leader.term)
         return await self.client.apply_status(service, status, resource_version=service.metadata.resource_version)
 
     async def _publish(self, service: LeaderService, pod: Pod | None, leader: Leader | None) -> set[str]:
@@ -105,9 +108,8 @@ class LeaderServiceReconciler(RequestReconciler[LeaderService]):
             published.add(f"ConfigMap/{name}")
         return published
 
-    async def _label(self, service: LeaderService, related: Sequence[Pod], leader: Pod | None) -> None:
+    async def _label(self, related: Sequence[Pod], label: str, leader: Pod | None) -> None:
         """Label the leader, after removing the label of the previous one."""
-        label = role_label(service)
         for pod in related:
             if label in pod.metadata.labels and pod is not leader:
                 await self._set_label(pod, label, None)
@@ -126,20 +128,6 @@ class LeaderServiceReconciler(RequestReconciler[LeaderService]):
                 name = f"ConfigMap/{found.metadata.name}" if kind is ConfigMap else found.metadata.name
                 if name not in names and found.metadata.deletion_timestamp is None:
                     await self.client.delete(kind, found.key, uid=found.metadata.uid)
-
-    async def _update_status(self, service: LeaderService, pods: Sequence[Pod], leader: Leader | None) -> None:
-        previous = service.status
-        conditions, now = previous.conditions, self.runtime.clock.now()
-        for condition in (ready_condition(service, pods, leader), fenced_condition(service, pods)):
-            conditions = set_condition(conditions, condition, now)
-        status = LeaderServiceStatus(
-            observed_generation=service.metadata.generation,
-            conditions=conditions,
-            leader=leader,
-            term=_own_term(service, leader),
-        )
-        if status != replace(previous, term=status.term):
-            await self.client.apply_status(service, status)
 
     @classmethod
     def setup_with_manager(cls, manager: Manager) -> None:
@@ -161,22 +149,24 @@ class LeaderServiceReconciler(RequestReconciler[LeaderService]):
             .owns(Service)
             .owns(EndpointSlice)
             .owns(ConfigMap)
-            .watches(Lease, enqueue_owner(LeaderService.api_resource), leadership_changed)
+            .watches(Lease, service_of_lease, leadership_changed)
             .watches(Pod, services_of)
             .needs(Service, "delete")
             .needs(EndpointSlice, "delete")
             .needs(ConfigMap, "delete")
             .needs(Pod, "patch")
+            # A foreign object of a required name is not watched.
+            .max_retry_delay(_MAX_RETRY_DELAY_SECONDS)
             .complete(cls)
         )
 
 
-def _own_term(service: LeaderService, leader: Leader | None) -> int | None:
-    """Return ``status.term`` as the operator writes it. With sidecars, they do."""
-    if service.spec.fencing == "Sidecar":
-        return None
-    recorded = service.status.term
-    return leader.term if leader is not None else recorded
+def service_of_lease(lease: Lease) -> list[Request]:
+    """Return the LeaderService whose sidecars created the Lease."""
+    owner = lease.controller_reference
+    if owner is None or owner.kind != LeaderService.api_resource.kind:
+        return []
+    return [Request(lease.metadata.namespace, owner.name)]
 
 
 def _is_new(service: LeaderService, leader: Leader) -> bool:

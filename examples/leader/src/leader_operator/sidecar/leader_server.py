@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
-from steersman.manager.serving.http_server import HttpHandler, ServerRequest, ServerResponse
+from steersman.manager.serving import HttpHandler, ServerRequest, ServerResponse
 
 from leader_operator.sidecar.sidecar import LeaderReport
 

@@ -2,21 +2,21 @@
 
 With ``shareProcessNamespace``, /proc shows the processes of all containers. A container is a control group next to
 that of the sidecar. A restarted container is another one. Source: proc(5), cgroups(7), pidfd_open(2).
+
+The module imports the standard library only: a restarted sidecar kills the application before it imports the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from steersman.observability.logging import get_logger
-from steersman.observability.runtime import Clock
-
-log = get_logger("processes")
+log = logging.getLogger(__name__)
 
 _PAUSE_PID = 1
 _POLL_INTERVAL_SECONDS = 0.05
@@ -33,13 +33,15 @@ class PodProcesses:
     """The application: all processes of the pod, except those of this container.
 
     Args:
-        clock: clock of the deadlines.
+        now: seconds of the clock of the deadlines.
         proc: directory of the process information.
         container_of: identifies containers. Defaults to control groups.
     """
 
-    def __init__(self, clock: Clock, proc: Path = Path("/proc"), container_of: ContainerOf | None = None) -> None:
-        self._clock = clock
+    def __init__(
+        self, now: Callable[[], float], proc: Path = Path("/proc"), container_of: ContainerOf | None = None
+    ) -> None:
+        self._now = now
         self._proc = proc
         self._container_of = container_of or sibling_cgroup
 
@@ -70,6 +72,13 @@ class PodProcesses:
                     continue
         return ""
 
+    async def kill(self) -> None:
+        """Kill the application of an earlier process of this container.
+
+        Its term is unknown, so there is no time for SIGTERM.
+        """
+        await self.stop(self.containers(), self._now())
+
     async def stop(self, containers: Iterable[str], kill_at: float) -> None:
         """End all processes of ``containers``; return when none is left.
 
@@ -81,7 +90,7 @@ class PodProcesses:
         terminated: set[int] = set()
         log_at = kill_at + _LOG_INTERVAL_SECONDS
         while pids := self._pids(doomed):
-            now = self._clock.monotonic()
+            now = self._now()
             for pid in pids:
                 if now >= kill_at:
                     self._send(pid, doomed, signal.SIGKILL)
@@ -90,7 +99,7 @@ class PodProcesses:
                     self._send(pid, doomed, signal.SIGTERM)
             if now >= log_at:
                 log_at = now + _LOG_INTERVAL_SECONDS
-                log.error("processes of the application do not end; another pod may lead soon", pids=sorted(pids))
+                log.error("processes %s do not end; another pod may lead soon", sorted(pids))
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
 
     def _pids(self, containers: frozenset[str]) -> frozenset[int]:
@@ -108,7 +117,7 @@ class PodProcesses:
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(descriptor, number)
         except PermissionError:
-            log.error("no permission to end a process: set the same runAsUser in all containers", pid=pid)
+            log.error("no permission to end process %s: set the same runAsUser in all containers", pid)
         finally:
             os.close(descriptor)
 

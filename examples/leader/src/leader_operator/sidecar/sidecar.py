@@ -106,14 +106,6 @@ class Sidecar:
         """End the term, if there is one, and let ``run`` return."""
         self._stopping.set()
 
-    async def end_previous_term(self) -> None:
-        """Kill the application of an earlier process of this container.
-
-        Call it before ``run``, and before the application starts. The rest of the Lease is unknown, so there is no
-        time for SIGTERM.
-        """
-        await self._application.stop(self._application.containers(), self._now())
-
     async def run(self) -> None:
         """Lead whenever this pod is elected, until ``stop``."""
         while not self._stopping.is_set():

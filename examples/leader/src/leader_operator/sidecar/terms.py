@@ -33,12 +33,13 @@ class LeaderServiceTerms:
             LeaderServiceChanged: the election must begin again.
             NotFound: the LeaderService was deleted.
         """
-        return highest_term(await self._read())
+        self._service = await self._read()
+        return highest_term(self._service)
 
     async def record(self, term: int) -> bool:
         """Write ``status.term``. Return False if ``term`` is not above it."""
+        service = self._service
         for _ in range(_ATTEMPTS):
-            service = await self._read()
             if term <= highest_term(service):
                 return False
             version = service.metadata.resource_version
@@ -47,8 +48,8 @@ class LeaderServiceTerms:
                 await self._client.patch(LeaderService, service.key, MergePatch(body), subresource="status")
                 return True
             except Conflict:
-                # The operator wrote the status.
-                continue
+                # The operator wrote the status, or another candidate recorded a term.
+                service = await self._read()
         raise SteersmanError(f"LeaderService {self._service.key} changes too often: term {term} is not recorded")
 
     async def _read(self) -> LeaderService:
@@ -63,5 +64,4 @@ class LeaderServiceTerms:
 
 def highest_term(service: LeaderService) -> int:
     """Return the highest term of the service; 0 if there was none."""
-    recorded = service.status.term
-    return max(recorded or 0, service.spec.min_term)
+    return max(service.status.term or 0, service.spec.min_term)

@@ -6,7 +6,7 @@ Lease. ``Fence`` rejects writes as soon as another replica could have become the
 """
 
 from steersman.manager.leader_election.elector import LeaderElection, LeaderElector, default_identity
-from steersman.manager.leader_election.fence import Fence, FencedTransport
+from steersman.manager.leader_election.fence import Fence, FencedTransport, suspend_aware_clock
 from steersman.manager.leader_election.runner import ElectionRunner, new_election_runner
 from steersman.manager.leader_election.terms import TermStore, next_term
 
@@ -20,4 +20,5 @@ __all__ = [
     "default_identity",
     "new_election_runner",
     "next_term",
+    "suspend_aware_clock",
 ]

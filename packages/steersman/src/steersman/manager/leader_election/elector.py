@@ -159,7 +159,7 @@ class LeaderElector:
         self._log.info("attempting to acquire leader lease")
         watch_task = self._runtime.spawn(self._watch_for_release(), "lease watch")
         try:
-            while not await self._run_attempt(self._try_acquire):
+            while not await self._run_attempt(self._try_acquire, self._acquire_timeout):
                 await self._wait_for_release(self._jittered_period())
         finally:
             watch_task.cancel()
@@ -242,12 +242,18 @@ class LeaderElector:
             await self._patch(self._release_spec())
         return self._is_holder
 
-    async def _run_attempt(self, attempt: Callable[[], Awaitable[bool]]) -> bool:
+    @property
+    def _acquire_timeout(self) -> float:
+        """Seconds for an attempt to acquire the Lease. With terms, it needs more requests."""
+        options = self._options
+        return options.renew_deadline / 2 if self._terms is None else options.renew_deadline - options.retry_period
+
+    async def _run_attempt(self, attempt: Callable[[], Awaitable[bool]], timeout: float = 0.0) -> bool:
         """Return True if the attempt succeeded.
 
-        Errors are logged, since another attempt follows.
+        Errors are logged, since another attempt follows. ``timeout`` defaults to half of the renew deadline.
         """
-        timeout = self._options.renew_deadline / 2
+        timeout = timeout or self._options.renew_deadline / 2
         try:
             async with asyncio.timeout(min(timeout, self._seconds_left()) if self._leading else timeout):
                 return await attempt()
