@@ -153,7 +153,10 @@ class Controller:
         return tuple(self._running.values())
 
     def result_counts(self) -> dict[str, int]:
-        """Return the number of finished reconciles by result, of all controllers of this name in the process."""
+        """Return the number of finished reconciles by result.
+
+        All controllers of this name in the process count.
+        """
         return dict(self._tally.results)
 
     def reconcile_seconds(self) -> float:

@@ -358,7 +358,8 @@ class Manager:
     async def _wait_for_threads(self) -> None:
         """Wait for threads of reconcilers.
 
-        The next leader must start after they have ended. A thread that does not end keeps the Lease until the process is killed.
+        The next leader must start after they have ended. A thread that does not end keeps the Lease until the
+        process is killed.
         """
         closed_task = self.runtime.spawn(self._wait_closed(), "threads of reconcilers")
         lost_task = self.runtime.spawn(self._leadership_lost.wait(), "leadership lost")
