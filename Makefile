@@ -98,12 +98,12 @@ faults: $(READY) ## All faults at full scale on the real API server, and MySQL n
 
 .PHONY: simulate
 simulate: $(READY) ## All simulated faults and spec changes for the database operator, the examples and the gallery (hours)
-	@SIMULATE=whole $(BIN)/pytest operators/databases/tests/unit/test_simulated.py operators/databases/tests/unit/test_simulated_users.py \
+	@SIMULATE=whole $(BIN)/pytest --steersman-processes auto operators/databases/tests/unit/test_simulated.py operators/databases/tests/unit/test_simulated_users.py \
 		operators/databases/tests/unit/test_clusters_simulated.py operators/databases/tests/unit/test_groups_simulated.py operators/databases/tests/unit/controllers/test_hanging.py operators/databases/tests/unit/controllers/test_database.py \
 		operators/databases/tests/unit/test_transitions.py packages/steersman-testing/tests/unit/test_gallery.py \
 		packages/steersman-testing/tests/unit/simulation packages/steersman-testing/tests/unit/transitions
 	@for example in leader myapp; do \
-		(cd examples/$$example && SIMULATE=whole $(abspath $(BIN))/python -m pytest tests/unit/test_simulated.py) || exit 1; done
+		(cd examples/$$example && SIMULATE=whole $(abspath $(BIN))/python -m pytest --steersman-processes auto tests/unit/test_simulated.py) || exit 1; done
 
 .PHONY: partitions
 partitions: $(READY) ## 50 faults of the leaders of examples/leader, with figures (10 min; RUNS=50)

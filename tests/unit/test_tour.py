@@ -24,7 +24,7 @@ from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 def tour_code() -> str:
     text = inspect.getdoc(steersman) or ""
-    begin, end = text.index("    import asyncio"), text.index("``steersman manifests greeting``")
+    begin, end = text.index("    from typing import Annotated"), text.index("``steersman manifests greeting``")
     return textwrap.dedent(text[begin:end])
 
 

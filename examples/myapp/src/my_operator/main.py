@@ -1,15 +1,11 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""Controllers and webhooks of the operator, and its command."""
+"""Controllers and webhooks of the operator."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
 from steersman import Manager
-from steersman.manager.flags import ManagerFlags, with_manager_flags
 from steersman.webhook import WebhookServerOptions
 
 from my_operator.controllers.myapp import MyAppReconciler
@@ -22,21 +18,8 @@ NAME = "my-operator"
 WEBHOOKS = WebhookServerOptions(service=f"{NAME}-webhook", namespace=f"{NAME}-system")
 """Service of the webhooks."""
 
-# Tables of rich truncate long options at 80 columns.
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
-
 
 def setup(manager: Manager) -> None:
     """Register the controllers and webhooks."""
     MyAppReconciler.setup_with_manager(manager)
     # +steersman:scaffold:setup
-
-
-@app.command()
-@with_manager_flags
-def run(
-    flags: ManagerFlags,
-    webhooks: Annotated[bool, typer.Option(help="Serve the webhooks.")] = True,
-) -> None:
-    """Run the operator until SIGTERM."""
-    flags.run(setup, name=NAME, webhooks=WEBHOOKS if webhooks else None)

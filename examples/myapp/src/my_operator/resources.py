@@ -15,6 +15,7 @@ from steersman.api.core_v1 import Container, PodSpec
 from my_operator.api.v1.myapp import MyApp, Release
 from my_operator.foreign.apply import databases_steersman_dev_v1alpha1 as databases
 
+NAME = "myapp"
 CONTAINER = "app"
 DATABASE_UID = "example.com/database-uid"
 PORT = 8080
@@ -29,7 +30,7 @@ UNPRIVILEGED = core.SecurityContext(
 
 def selector_labels(app: MyApp) -> dict[str, str]:
     """Return the immutable selector labels of the serving pods."""
-    return {"app.kubernetes.io/name": "myapp", "app.kubernetes.io/instance": app.metadata.name}
+    return {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": app.metadata.name}
 
 
 def recommended_labels(app: MyApp, release: Release) -> dict[str, str]:

@@ -1,16 +1,11 @@
-"""Controllers and webhooks of the operator, and its command."""
+"""Controllers and webhooks of the operator."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
 from steersman import Manager
-from steersman.manager.flags import ManagerFlags, with_manager_flags
 from steersman.webhook import WebhookServerOptions
 
 from redis_operator.controllers.rediscluster import RedisClusterReconciler
-from redis_operator.nodes import Redis
 
 # +steersman:scaffold:imports
 
@@ -20,21 +15,8 @@ NAME = "redis-operator"
 WEBHOOKS = WebhookServerOptions(service=f"{NAME}-webhook", namespace=f"{NAME}-system")
 """Service of the webhooks."""
 
-# Tables of rich truncate long options at 80 columns.
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-
-def setup(manager: Manager, redis: Redis | None = None) -> None:
-    """Register the controllers and webhooks. Tests pass a model as ``redis``."""
-    RedisClusterReconciler.setup_with_manager(manager, redis)
+def setup(manager: Manager) -> None:
+    """Register the controllers and webhooks."""
+    RedisClusterReconciler.setup_with_manager(manager)
     # +steersman:scaffold:setup
-
-
-@app.command()
-@with_manager_flags
-def run(
-    flags: ManagerFlags,
-    webhooks: Annotated[bool, typer.Option(help="Serve the webhooks.")] = True,
-) -> None:
-    """Run the operator until SIGTERM."""
-    flags.run(setup, name=NAME, webhooks=WEBHOOKS if webhooks else None)

@@ -15,7 +15,7 @@ from fake_kubelet import FakeKubelet
 from model_runtime import ModelRuntime
 from redis_model import ModelRedis
 from redis_operator.api.v1.rediscluster import RedisCluster, RedisClusterSpec, RedisClusterStatus
-from redis_operator.main import setup
+from redis_operator.controllers.rediscluster import RedisClusterReconciler
 
 WORDS = {f"key-{number}": str(number) for number in range(60)}
 
@@ -104,7 +104,7 @@ async def redis_harness(server: InMemoryApiServer) -> AsyncGenerator[RedisHarnes
     """Run the operator and a kubelet on an in-memory server."""
     harness = RedisHarness(server)
     manager = Manager(server, ManagerOptions(), runtime=server.runtime)
-    setup(manager, harness.redis)
+    RedisClusterReconciler.setup_with_manager(manager, harness.redis)
     kubelet = FakeKubelet(harness.user, harness.read, harness.pod_runtime)
     async with running_operator(manager, kubelet.reconcile_pods, 1.0):
         yield harness

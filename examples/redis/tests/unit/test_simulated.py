@@ -12,7 +12,7 @@ from model_runtime import ModelRuntime
 from redis_harness import KEY, WORDS
 from redis_model import ModelRedis
 from redis_operator.api.v1.rediscluster import RedisCluster, RedisClusterSpec, RedisClusterStatus
-from redis_operator.main import setup
+from redis_operator.controllers.rediscluster import RedisClusterReconciler
 from redis_operator.nodes import SLOT_COUNT
 
 RedisSimulation = World[ModelRedis]
@@ -86,7 +86,7 @@ def normalize(obj: dict[str, Any]) -> dict[str, Any]:
 
 def test_simulated_faults_are_recovered() -> None:
     report = simulate(
-        setup,
+        RedisClusterReconciler.setup_with_manager,
         scenario,
         outside=ModelRedis,
         observe=observe_keys,

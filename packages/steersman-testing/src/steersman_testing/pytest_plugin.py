@@ -6,6 +6,9 @@ installed but unused plugin costs no import time.
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from steersman_testing.manifests import ManifestSource
 
 _RECORDER_PLUGIN = "steersman-rbac"
+_MAX_PROCESSES = 256
+_PROGRESS_INTERVAL_SECONDS = 0.2
 _MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -51,6 +56,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "additional arguments of kube-apiserver for the fixture envtest, such as feature-gates=X=true",
         type="linelist",
     )
+    parser.addoption(
+        "--steersman-processes",
+        metavar="N",
+        help="number of processes of a simulation, or auto for the available cores; see steersman_processes",
+    )
+    parser.addini(
+        "steersman_processes",
+        "number of processes of a simulation, or auto for the available cores. Needs Linux",
+        default="1",
+    )
     parser.addini(
         "steersman_detect_mutations",
         "fail tests that mutate an object of a cache",
@@ -71,6 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_AccessRecorder(config.rootpath / file, users), _RECORDER_PLUGIN)
     if config.getini("steersman_detect_mutations"):
         config.pluginmanager.register(_MutationDetection(), "steersman-mutations")
+    _configure_sweeps(config)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
@@ -79,6 +95,48 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and "envtest" in item.fixturenames:
             item.add_marker("envtest")
+
+
+def _configure_sweeps(config: pytest.Config) -> None:
+    from steersman_testing.sweep_settings import settings
+
+    if hasattr(config, "workerinput"):
+        # pytest-xdist uses the cores already.
+        settings.processes, settings.on_progress = 1, None
+        return
+    # Recorded accesses and mutations of other processes would be lost.
+    in_one_process = config.getoption("--steersman-rbac") or config.getini("steersman_detect_mutations")
+    text = config.getoption("--steersman-processes") or config.getini("steersman_processes")
+    settings.processes = 1 if in_one_process else _parse_processes(text)
+    settings.on_progress = _SweepProgress(config) if sys.stdout.isatty() else None
+
+
+def _parse_processes(text: str) -> int:
+    if text == "auto":
+        return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+    if not text.isdecimal() or not 1 <= int(text) <= _MAX_PROCESSES:
+        allowed = f"neither auto nor a number from 1 to {_MAX_PROCESSES}"
+        raise pytest.UsageError(f"steersman_processes: {text!r} is {allowed}")
+    return int(text)
+
+
+class _SweepProgress:
+    """Shows the progress of a simulation on a terminal."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._shown_at = 0.0
+
+    def __call__(self, finished: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._shown_at < _PROGRESS_INTERVAL_SECONDS and finished < total:
+            return
+        self._shown_at = now
+        text = f"simulation: {finished} of {total} runs" if finished < total else ""
+        capture: Any = self._config.pluginmanager.getplugin("capturemanager")
+        with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+            sys.stdout.write(f"\r{text:<40}\r")
+            sys.stdout.flush()
 
 
 class _AccessRecorder:

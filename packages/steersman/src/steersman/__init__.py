@@ -2,10 +2,9 @@
 
 A kind is a class, a controller is a coroutine, and this is a whole operator::
 
-    import asyncio
     from typing import Annotated
 
-    from steersman import Field, Manager, Reconciler, Resource, Spec, Status, connect, load_config, resource
+    from steersman import Field, Manager, Reconciler, Resource, Spec, Status, resource, run
     from steersman.api.apply import core, meta
     from steersman.api.core_v1 import ConfigMap
 
@@ -26,14 +25,8 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
     def setup(manager: Manager) -> None:
         manager.controller(Greeting).owns(ConfigMap).complete(Greeter)
 
-    async def main() -> None:
-        async with connect(load_config()) as transport:
-            manager = Manager(transport)
-            setup(manager)
-            await manager.run_until_signalled()
-
     if __name__ == "__main__":
-        asyncio.run(main())
+        run(setup, name="greeting")
 
 ``steersman manifests greeting`` prints the CustomResourceDefinition.
 

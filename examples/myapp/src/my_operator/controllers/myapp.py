@@ -18,6 +18,7 @@ from steersman import (
 from steersman.api.apps_v1 import Deployment
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Service
+from steersman.cache import InformerOptions
 from steersman.errors import Forbidden, Invalid, NameConflict
 
 from my_operator import releases, resources
@@ -138,6 +139,8 @@ class MyAppReconciler(Reconciler[MyApp]):
     def setup_with_manager(cls, manager: Manager) -> None:
         """Declare the watched kinds and the permissions of the controller."""
         manager.cache.informer(MyApp).subscribe(metrics.remove_metrics)
+        # Not all ConfigMaps of the cluster.
+        manager.cache.configure(ConfigMap, InformerOptions(label_selector=f"app.kubernetes.io/name={resources.NAME}"))
         (
             manager.controller(MyApp)
             .owns(Deployment)

@@ -14,6 +14,7 @@ from steersman.observability.logging import suppress_logs
 from steersman_testing.simulation.failure_report import format_failure
 from steersman_testing.simulation.fault_space import random_plans, select_evenly, single_faults
 from steersman_testing.simulation.faults import FaultPlan
+from steersman_testing.simulation.parallel_runs import run_all
 from steersman_testing.simulation.report import SimulationReport
 from steersman_testing.simulation.run import SimulationConfig
 from steersman_testing.simulation.run_result import RunResult, find_problems, run_once
@@ -81,11 +82,13 @@ class Simulation:
         """Inject each fault at each place, then random combinations. See ``simulate``."""
         started = time.monotonic()
         places = list(single_faults(self.reference))
+        selected = select_evenly(places, max_places, self._config.seed)
+        combinations = itertools.islice(random_plans(self.reference, self._config.seed), random_runs)
+        plans = [*(FaultPlan((fault,)) for fault in selected), *combinations]
+        injected = run_all(lambda plan: len(self.check(plan).injected), plans)
         tried: Counter[str] = Counter()
-        for fault in select_evenly(places, max_places, self._config.seed):
-            tried[fault.kind] += len(self.check(FaultPlan((fault,))).injected)
-        for plan in itertools.islice(random_plans(self.reference, self._config.seed), random_runs):
-            self.check(plan)
+        for fault, count in zip(selected, injected, strict=False):
+            tried[fault.kind] += count
         place_counts = Counter(fault.kind for fault in places)
         return SimulationReport(dict(tried), dict(place_counts), random_runs, time.monotonic() - started)
 
