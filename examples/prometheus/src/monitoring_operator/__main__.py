@@ -1,25 +1,5 @@
 """Entry point of the operator: ``python -m monitoring_operator``."""
 
-from __future__ import annotations
+from steersman import run
 
-import signal
-import sys
-from types import FrameType
-from typing import NoReturn
-
-
-def main() -> None:
-    """Run the operator."""
-    # As PID 1 of a container, Python ignores SIGTERM until a handler is installed. The imports below take a second.
-    signal.signal(signal.SIGTERM, _end)
-    from monitoring_operator.main import app
-
-    app(prog_name="monitoring-operator")
-
-
-def _end(number: int, _: FrameType | None) -> NoReturn:
-    sys.exit(128 + number)
-
-
-if __name__ == "__main__":
-    main()
+run("monitoring_operator.main:setup", name="monitoring-operator", webhooks="monitoring_operator.main:WEBHOOKS")

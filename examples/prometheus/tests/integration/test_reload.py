@@ -13,7 +13,7 @@ from monitoring_operator.api.v1.prometheusrule import PrometheusRule
 from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
 from monitoring_operator.configuration import DeclaredConfiguration, Inputs, build
 from monitoring_operator.resources import PORT, configuration_secret
-from monitoring_operator.servers import HttpServers, ServerReport
+from monitoring_operator.servers import HttpServers, Rejection, ServerReport
 from prometheus_processes import PrometheusProcesses, program_directory
 
 UID, NAME = "uid", "prometheus-0"
@@ -38,8 +38,8 @@ class Server:
         await self.sync()
         return declared
 
-    async def sync(self) -> str:
-        return await self.processes.sync_server(UID, NAME, self._files)
+    async def sync(self) -> None:
+        await self.processes.sync_server(UID, NAME, self._files)
 
     async def wait_report(self, matches: Callable[[ServerReport], bool]) -> ServerReport:
         async with asyncio.timeout(20):
@@ -47,12 +47,11 @@ class Server:
                 await asyncio.sleep(0.05)
         return report
 
-    async def wait_rejection(self, revision: str) -> str:
-        """Return the rejection of a revision, without its first line."""
-        async with asyncio.timeout(20):
-            while not (text := await self.sync()).startswith(revision):
-                await asyncio.sleep(0.05)
-        return text.partition("\n")[2]
+    async def wait_rejection(self, revision: str) -> Rejection:
+        """Return the rejection of a file of a revision."""
+        report = await self.wait_report(lambda r: revision in {each.revision for each in r.rejections})
+        (rejection,) = report.rejections
+        return rejection
 
     def _declare(self, monitors: Sequence[ServiceMonitor], rules: Sequence[PrometheusRule]) -> DeclaredConfiguration:
         declared = build(Inputs(prometheus=prometheus(), service_monitors=monitors, rules=rules, contents={}))
@@ -79,18 +78,19 @@ async def test_change_is_reloaded_without_restart(server: Server) -> None:
 async def test_invalid_rules_do_not_block_others(server: Server) -> None:
     await server.start(service_monitor("one"))
     declared = await server.change(service_monitor("two"), rules=[rule("good"), BAD])
-    await server.wait_report(lambda r: r == ServerReport(revision=declared.revision, is_partial=True))
     rejection = await server.wait_rejection(declared.revision)
-    assert rejection.startswith("rules-default_bad-")
-    assert "could not parse expression" in rejection
+    assert rejection.file.startswith("rules-default_bad-")
+    assert "could not parse expression" in rejection.reason
+    report = await HttpServers(PORT).report(server.ip)
+    assert (report.revision, report.is_applied) == (declared.revision, True)
     fixed = await server.change(service_monitor("two"), rules=[rule("good"), rule("bad")])
     await server.wait_report(lambda r: r == ServerReport(revision=fixed.revision))
 
 
 async def test_server_starts_without_invalid_rules(server: Server) -> None:
     declared = await server.start(service_monitor("one"), rules=[BAD])
-    await server.wait_report(lambda r: r.revision == declared.revision and r.is_partial and r.is_applied)
-    assert "could not parse" in await server.wait_rejection(declared.revision)
+    assert "could not parse" in (await server.wait_rejection(declared.revision)).reason
+    await server.wait_report(lambda r: r.revision == declared.revision and r.is_applied)
 
 
 async def test_rejected_configuration_keeps_previous_one(server: Server) -> None:
@@ -99,8 +99,11 @@ async def test_rejected_configuration_keeps_previous_one(server: Server) -> None
     first = await server.start(service_monitor("s"))
     declared = await server.change(bad)
     assert declared.problems == {}
-    assert "Nonsense" in await server.wait_rejection(declared.revision)
-    assert await HttpServers(PORT).report(server.ip) == ServerReport(revision=first.revision)
+    rejection = await server.wait_rejection(declared.revision)
+    assert rejection.file == "prometheus.yaml"
+    assert "Nonsense" in rejection.reason
+    report = await HttpServers(PORT).report(server.ip)
+    assert (report.revision, report.is_applied) == (first.revision, True)
     third = await server.change(service_monitor("s"), service_monitor("t"))
     await server.wait_report(lambda r: r == ServerReport(revision=third.revision))
 

@@ -27,7 +27,7 @@ from monitoring_operator.api.v1.podmonitor import PodMonitor
 from monitoring_operator.api.v1.prometheus import Prometheus, PrometheusStatus
 from monitoring_operator.api.v1.prometheusrule import PrometheusRule
 from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
-from monitoring_operator.main import setup
+from monitoring_operator.controllers.prometheus import PrometheusReconciler
 from server_kubelet import FakeKubelet
 from server_model import ModelServers
 
@@ -130,7 +130,7 @@ async def monitoring_harness(server: InMemoryApiServer) -> AsyncGenerator[Monito
     """Run the operator and a kubelet on an in-memory server."""
     harness = MonitoringHarness(server)
     manager = Manager(server, ManagerOptions(), runtime=server.runtime)
-    setup(manager, harness.servers)
+    PrometheusReconciler.setup_with_manager(manager, harness.servers)
     kubelet = FakeKubelet(harness.user, harness.read, harness.servers)
     await harness.create_service_account("default")
     async with running_operator(manager, kubelet.reconcile_pods, 1.0):

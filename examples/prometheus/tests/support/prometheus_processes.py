@@ -56,7 +56,6 @@ class _Replica:
     server: Process
     reloader: Process
     files: Mapping[str, bytes]
-    rejection: str = ""
 
 
 class PrometheusProcesses:
@@ -116,22 +115,17 @@ class PrometheusProcesses:
         self._replicas[uid] = _Replica(directory, ip, server, reloader, files)
         return ip
 
-    async def sync(self, pod: Pod, files: Mapping[str, bytes]) -> str:
-        return await self.sync_server(pod.metadata.uid, pod.metadata.name, files)
+    async def sync(self, pod: Pod, files: Mapping[str, bytes]) -> None:
+        await self.sync_server(pod.metadata.uid, pod.metadata.name, files)
 
-    async def sync_server(self, uid: str, name: str, files: Mapping[str, bytes]) -> str:
-        """Replace the files, and restart the reloader if it ended. Return its last report."""
+    async def sync_server(self, uid: str, name: str, files: Mapping[str, bytes]) -> None:
+        """Replace the files, and restart the reloader if it was killed."""
         replica = self._replicas[uid]
         if files != replica.files:
             self._mount(replica.directory, files)
             replica.files = files
         if replica.reloader.returncode is not None:
-            report = replica.directory / "report"
-            if report.exists():
-                replica.rejection = report.read_text()
-                report.unlink()
             replica.reloader = await self._start_reloader(replica.directory, name)
-        return replica.rejection
 
     async def kill_reloader(self, uid: str) -> None:
         """Kill the reloader, as the kernel does when memory is short."""
@@ -184,8 +178,8 @@ class PrometheusProcesses:
                     await asyncio.sleep(0.05)
 
 
-def _places(directory: Path) -> tuple[str, str, str]:
-    return str(directory / "declared"), str(directory / "running"), str(directory / "report")
+def _places(directory: Path) -> tuple[str, str]:
+    return str(directory / "declared"), str(directory / "running")
 
 
 async def _kill(process: Process) -> None:

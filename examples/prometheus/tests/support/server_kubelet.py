@@ -21,8 +21,8 @@ class PodRuntime(Protocol):
         """Start the server with the files of a Secret. Return its IP."""
         ...
 
-    async def sync(self, pod: Pod, files: Mapping[str, bytes]) -> str:
-        """Replace the files of the Secret. Return the last report of the reloader, or an empty string."""
+    async def sync(self, pod: Pod, files: Mapping[str, bytes]) -> None:
+        """Replace the files of the Secret."""
         ...
 
     async def stop(self, uid: str) -> None:
@@ -120,11 +120,7 @@ class FakeKubelet:
             self._running.add(pod.metadata.uid)
             await self._patch_status(Pod, pod.key, ready | {"podIP": ip, "podIPs": [{"ip": ip}]})
             return True
-        report = await self._pod_runtime.sync(pod, secret.data)
-        if report and not any(report in repr(status) for status in pod.status.container_statuses):
-            ended = {"terminated": {"exitCode": 1, "message": report}}
-            container = {"name": "reloader", "image": "", "imageID": "", "ready": True, "restartCount": 1}
-            await self._patch_status(Pod, pod.key, {"containerStatuses": [container | {"lastState": ended}]})
+        await self._pod_runtime.sync(pod, secret.data)
         return True
 
     async def _delete(self, pod: Pod) -> None:

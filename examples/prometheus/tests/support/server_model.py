@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from steersman.api.core_v1 import Pod
 
-from monitoring_operator.servers import ServerReport, Unreachable
+from monitoring_operator.servers import Rejection, ServerReport, Unreachable
 
 BAD_EXPRESSION = "up =="
 """Expression that promtool rejects."""
@@ -22,7 +22,6 @@ class _Server:
     ip: str
     report: ServerReport
     seen: str = ""
-    rejection: str = ""
 
 
 class ModelServers:
@@ -55,11 +54,10 @@ class ModelServers:
         self._load(server, files)
         return server.ip
 
-    async def sync(self, pod: Pod, files: Mapping[str, bytes]) -> str:
+    async def sync(self, pod: Pod, files: Mapping[str, bytes]) -> None:
         server = self._servers[pod.metadata.uid]
         if not self.frozen and files["revision"].decode() != server.seen:
             self._load(server, files)
-        return server.rejection
 
     async def stop(self, uid: str) -> None:
         server = self._servers.pop(uid, None)
@@ -75,15 +73,14 @@ class ModelServers:
         server.seen = files["revision"].decode()
         text = gzip.decompress(files["prometheus.yaml.gz"]).decode()
         if BAD_PARAMETER in text:
-            server.rejection = f"{server.seen}\nnext.yaml: FAILED: {BAD_PARAMETER}"
+            rejection = Rejection(revision=server.seen, file="prometheus.yaml", reason=BAD_PARAMETER)
+            server.report = replace(server.report, rejections=(rejection,))
             return
-        rejected = [
-            f"{name.removesuffix('.gz')}: could not parse expression"
+        rejections = [
+            Rejection(revision=server.seen, file=name.removesuffix(".gz"), reason="could not parse expression")
             for name, content in sorted(files.items())
             if name.startswith("rules-") and f"expr: {BAD_EXPRESSION}\n" in gzip.decompress(content).decode()
         ]
         self.texts[server.ip] = text
         self.loaded.add(server.seen)
-        server.report = ServerReport(revision=server.seen, is_partial=bool(rejected))
-        if rejected:
-            server.rejection = "\n".join([server.seen, *rejected])
+        server.report = ServerReport(revision=server.seen, rejections=tuple(rejections))

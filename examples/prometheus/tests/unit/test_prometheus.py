@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ import yaml
 from steersman import FrozenDict, MergePatch, ObjectKey, ObjectMeta
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import Namespace, Pod, Secret
-from steersman.errors import NotFound
+from steersman.errors import ApiStatus, Invalid, NotFound
 from steersman.meta import decode_builtins
 from steersman_testing import InMemoryApiServer, virtual_time
+from steersman_testing.apiserver import matching
 
 from monitoring_harness import KEY, monitoring_harness
 from monitoring_objects import ARTICLE, pod_monitor, prometheus, rule, service_monitor
@@ -118,7 +120,7 @@ async def test_invalid_monitor_reports_itself_only(apiserver: InMemoryApiServer)
         status = await world.wait_reconciled()
         message = next(c.message for c in status.conditions if c.type == "Reconciled")
         assert message is not None
-        assert message.endswith("1 invalid monitors are left out: see their Events.")
+        assert message.endswith("Invalid monitors are left out (1). See their Events.")
         assert "bad" not in world.running_text()
         accepted = await world.accepted(ServiceMonitor, good.key)
         rejected = await world.accepted(ServiceMonitor, bad.key)
@@ -283,3 +285,16 @@ async def test_options_reach_the_pods(apiserver: InMemoryApiServer) -> None:
         assert "--storage.tsdb.retention.size=40GB" in server.command
         assert not [argument for argument in server.command if "lifecycle" in argument]
         assert len(world.server.read_all(Pod)) == 2
+
+
+@virtual_time
+async def test_unwritable_verdict_does_not_block_deletion(apiserver: InMemoryApiServer) -> None:
+    async with monitoring_harness(apiserver) as world:
+        await world.user.create(service_monitor())
+        await world.user.create(prometheus())
+        await world.wait_reconciled()
+        invalid = Invalid(ApiStatus("spec.endpoints: Required value", "Invalid", 422))
+        apiserver.fail_next(matching("PATCH", "/servicemonitors/orders/status"), invalid, times=1000)
+        await world.user.delete(Prometheus, KEY)
+        await asyncio.sleep(60)
+        assert world.server.read_all(Prometheus) == ()

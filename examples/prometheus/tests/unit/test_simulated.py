@@ -14,7 +14,7 @@ from monitoring_operator.api.v1.podmonitor import PodMonitor
 from monitoring_operator.api.v1.prometheus import Prometheus
 from monitoring_operator.api.v1.prometheusrule import PrometheusRule
 from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
-from monitoring_operator.main import setup
+from monitoring_operator.controllers.prometheus import PrometheusReconciler
 from server_kubelet import FakeKubelet
 from server_model import ModelServers
 
@@ -91,7 +91,7 @@ def normalize(obj: dict[str, Any]) -> dict[str, Any]:
 
 def test_simulated_faults_are_recovered() -> None:
     report = simulate(
-        setup,
+        PrometheusReconciler.setup_with_manager,
         scenario,
         outside=ModelServers,
         observe=observe_servers,

@@ -66,7 +66,7 @@ async def migrate_kinds(client: Client, names: list[str], *, dry_run: bool) -> l
     """
     from steersman.api.apiextensions_v1 import CustomResourceDefinition
     from steersman.meta import ApiResource
-    from steersman.webhook import migrate_storage_version
+    from steersman_cli.storage_version import migrate_storage_version
 
     definitions = (await client.list(CustomResourceDefinition)).items
     selected = (

@@ -17,6 +17,7 @@ from steersman.errors import (
     ConnectionFailed,
     EvictionBlocked,
     FieldConflict,
+    Forbidden,
     NotFound,
     ServerError,
     StatusCause,
@@ -113,6 +114,14 @@ def test_disruption_budget_error_differs_from_throttling() -> None:
     blocked = error_from_status(ApiStatus(reason="TooManyRequests", code=429, details=budget))
     assert (type(blocked), blocked.retry_after) == (EvictionBlocked, 10)
     assert type(error_from_status(ApiStatus(reason="TooManyRequests", code=429))) is TooManyRequests
+
+
+@pytest.mark.parametrize(("reason", "terminating"), [("NamespaceTerminating", True), ("Other", False)])
+def test_forbidden_error_names_terminating_namespace(reason: str, terminating: bool) -> None:
+    details = StatusDetails(causes=(StatusCause(reason=reason),))
+    refused = error_from_status(ApiStatus(message="no", reason="Forbidden", code=403, details=details))
+    assert isinstance(refused, Forbidden)
+    assert refused.namespace_terminating is terminating
 
 
 def test_api_error_can_be_pickled() -> None:

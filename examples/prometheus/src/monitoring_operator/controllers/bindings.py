@@ -16,7 +16,9 @@ from steersman import (
     find_condition,
     set_condition,
 )
+from steersman.errors import Invalid
 from steersman.meta import to_builtins
+from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Clock
 
 from monitoring_operator.api.v1.podmonitor import PodMonitor
@@ -31,6 +33,8 @@ Verdicts = Mapping[tuple[type[Object], ObjectKey], str]
 
 KINDS: tuple[type[ConfigurationResource], ...] = (ServiceMonitor, PodMonitor, PrometheusRule)
 _MAX_MESSAGE_LENGTH = 1024
+
+log = get_logger("bindings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,10 @@ class BindingWriter:
         except NotFound:
             if await self._exists(obj):
                 self._without_bindings.add(type(obj))
+            return
+        except Invalid as error:
+            # An object from before its CRD was tightened must not block the others, or the deletion of a Prometheus.
+            log.warning("status of the object not written", object=str(obj.key), error=str(error))
             return
         if patched.status.bindings != wanted:
             self._without_bindings.add(type(obj))

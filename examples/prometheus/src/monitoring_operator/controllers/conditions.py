@@ -41,9 +41,9 @@ def reconciled_condition(observed: Observed) -> Condition:
     if blocked is not None:
         return condition(observed.prometheus, "Reconciled", False, *blocked)
     invalid = len(observed.declared.problems)
-    message = f"{len(observed.replicas)} servers run revision {observed.declared.revision}."
+    message = f"All running servers ({len(observed.replicas)}) have loaded revision {observed.declared.revision}."
     if invalid:
-        message += f" {invalid} invalid monitors are left out: see their Events."
+        message += f" Invalid monitors are left out ({invalid}). See their Events."
     return condition(observed.prometheus, "Reconciled", True, "ConfigurationLoaded", message)
 
 
@@ -72,14 +72,13 @@ def condition(prometheus: Prometheus, kind: str, true: bool, reason: str, messag
 
 def rejected_rules(observed: Observed) -> dict[str, str]:
     """Return why promtool rejected rule files of the declared revision, by file."""
-    rejected: dict[str, str] = {}
-    for replica in observed.replicas:
-        if replica.rejected == observed.declared.revision:
-            for line in replica.rejection:
-                name, _, reason = line.partition(": ")
-                if name in observed.declared.rules:
-                    rejected[name] = reason
-    return rejected
+    return {
+        rejection.file: rejection.reason
+        for replica in observed.replicas
+        if replica.report is not None
+        for rejection in replica.report.rejections
+        if rejection.revision == observed.declared.revision and rejection.file in observed.declared.rules
+    }
 
 
 def _blocking_problem(observed: Observed) -> tuple[str, str] | None:
@@ -103,16 +102,16 @@ def _blocking_problem(observed: Observed) -> tuple[str, str] | None:
 
 
 def _replica_problem(replica: Replica, revision: str) -> tuple[str, str] | None:
-    report, rejection = replica.report, " ".join(replica.rejection) if replica.rejected == revision else ""
-    logs = f"See the logs of container reloader of pod {replica.name}."
-    if report is not None and report.revision == revision and not report.is_applied:
-        return "ReloadFailed", f"{replica.name} could not reload revision {revision}. See the logs of the pod."
-    if report is not None and report.revision == revision:
-        if not report.is_partial:
-            return None
-        return "RulesRejected", f"{replica.name} runs without rules that promtool rejected. {rejection or logs}"
-    if rejection:
-        return "ConfigurationRejected", f"{replica.name} keeps its previous configuration: {rejection}"
+    report = replica.report
     if report is None:
-        return "ServerUnreachable", f"{replica.name} does not respond to the operator. {logs}"
-    return "ReloadPending", f"{replica.name} has not loaded revision {revision} yet."
+        return "ServerUnreachable", f"{replica.name} does not respond to the operator. See the logs of the pod."
+    rejected = "; ".join(f"{each.file}: {each.reason}" for each in report.rejections if each.revision == revision)
+    if report.revision != revision and rejected:
+        return "ConfigurationRejected", f"{replica.name} keeps its previous configuration. {rejected}"
+    if report.revision != revision:
+        return "ReloadPending", f"{replica.name} has not loaded revision {revision} yet."
+    if not report.is_applied:
+        return "ReloadFailed", f"{replica.name} could not reload revision {revision}. See the logs of the pod."
+    if rejected:
+        return "RulesRejected", f"{replica.name} runs without rules that promtool rejected. {rejected}"
+    return None

@@ -28,7 +28,7 @@ from monitoring_operator.api.v1.podmonitor import PodMonitor
 from monitoring_operator.api.v1.prometheus import Prometheus, PrometheusStatus
 from monitoring_operator.api.v1.prometheusrule import PrometheusRule
 from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
-from monitoring_operator.configuration import Monitor, build, source_objects
+from monitoring_operator.configuration import DeclaredConfiguration, Monitor, build, source_objects
 from monitoring_operator.controllers.bindings import BindingWriter, Verdicts
 from monitoring_operator.controllers.conditions import (
     Observed,
@@ -74,9 +74,7 @@ class PrometheusReconciler(Reconciler[Prometheus]):
     async def reconcile(self, obj: Prometheus) -> Result:
         """Apply the configuration and the servers, and report what they run."""
         declared = build(inputs := await read_inputs(self.client, obj))
-        await self.client.apply(headless_service(obj), owner=obj)
-        await self.client.apply(configuration_secret(obj, declared), owner=obj)
-        workload = await self.client.apply(statefulset(obj), owner=obj)
+        workload = await self._apply(obj, declared)
         pods = await self.client.list(Pod, namespace=obj.metadata.namespace, owner=workload)
         await self._notify(pods, declared.revision)
         observed = Observed(
@@ -106,6 +104,12 @@ class PrometheusReconciler(Reconciler[Prometheus]):
         reason, message = type(outcome.error).__name__, str(outcome.error)
         failed = condition(obj, "Reconciled", False, reason, message)
         await self.status(obj, **_replica_counts(obj, obj.status), conditions=[failed])
+
+    async def _apply(self, prometheus: Prometheus, declared: DeclaredConfiguration) -> StatefulSet:
+        """Apply all objects. The Secret precedes the pods that mount it."""
+        configuration = headless_service(prometheus), configuration_secret(prometheus, declared)
+        state = await self.dependents.apply(prometheus, [configuration, statefulset(prometheus)])
+        return next(each for each in state.objects if isinstance(each, StatefulSet))
 
     async def _report(self, observed: Observed) -> Result:
         prometheus, reconciled = observed.prometheus, reconciled_condition(observed)

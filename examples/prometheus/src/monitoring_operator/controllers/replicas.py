@@ -1,4 +1,4 @@
-"""Replicas of a Prometheus from its pods and their reports."""
+"""Replicas of a Prometheus: running pods and reports of their servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from steersman.api.core_v1 import Pod
 
-from monitoring_operator.resources import RELOADER_CONTAINER
 from monitoring_operator.servers import ServerReport, Servers, Unreachable
 
 
@@ -19,14 +18,10 @@ class Replica:
     Attributes:
         name: name of the pod.
         report: report of the server. None if it does not respond.
-        rejected: revision that promtool rejected last, as a whole or in part.
-        rejection: lines that say why. For rules they start with the name of the file.
     """
 
     name: str
     report: ServerReport | None
-    rejected: str = ""
-    rejection: tuple[str, ...] = ()
 
 
 async def inspect_replicas(servers: Servers, pods: Iterable[Pod]) -> list[Replica]:
@@ -40,18 +35,8 @@ async def _inspect(servers: Servers, pod: Pod) -> Replica:
         report = await servers.report(pod.status.pod_ip or "")
     except Unreachable:
         report = None
-    revision, *lines = _reloader_message(pod).splitlines() or [""]
-    return Replica(name=pod.metadata.name, report=report, rejected=revision, rejection=tuple(lines))
+    return Replica(name=pod.metadata.name, report=report)
 
 
 def _is_running(pod: Pod) -> bool:
     return bool(pod.status.pod_ip) and pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
-
-
-def _reloader_message(pod: Pod) -> str:
-    """Return the last termination message of the reloader: a revision, then lines."""
-    for status in pod.status.container_statuses:
-        if status.name == RELOADER_CONTAINER:
-            ended = status.state.terminated or status.last_state.terminated
-            return (ended.message or "") if ended is not None else ""
-    return ""

@@ -10,13 +10,12 @@ from monitoring_operator.resources.names import (
 )
 from monitoring_operator.resources.secret import ConfigurationTooLarge, configuration_secret
 from monitoring_operator.resources.service import headless_service
-from monitoring_operator.resources.statefulset import DEFAULT_SERVICE_ACCOUNT, RELOADER_CONTAINER, statefulset
+from monitoring_operator.resources.statefulset import DEFAULT_SERVICE_ACCOUNT, statefulset
 
 __all__ = [
     "DEFAULT_SERVICE_ACCOUNT",
     "MANAGED_BY",
     "PORT",
-    "RELOADER_CONTAINER",
     "REVISION_ANNOTATION",
     "ConfigurationTooLarge",
     "configuration_secret",

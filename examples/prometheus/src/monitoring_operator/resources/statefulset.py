@@ -22,7 +22,6 @@ _DIRECTORY = "/etc/prometheus"
 _RELOAD = f"{_DIRECTORY}/declared/reload.sh"
 # The kubelet replaces $$ by $.
 _START = f'echo $$$$ >{_DIRECTORY}/running/prometheus.pid && exec prometheus "$@"'
-_REPORT = "/dev/termination-log"
 
 
 def image_of(prometheus: Prometheus) -> str:
@@ -138,8 +137,7 @@ def _script_container(prometheus: Prometheus, name: str, mode: str) -> core.Cont
         name=name,
         image=image_of(prometheus),
         image_pull_policy="IfNotPresent",
-        command=["sh", _RELOAD, mode, f"{_DIRECTORY}/declared", f"{_DIRECTORY}/running", _REPORT],
-        termination_message_path=_REPORT,
+        command=["sh", _RELOAD, mode, f"{_DIRECTORY}/declared", f"{_DIRECTORY}/running"],
         security_context=_security_context(),
         volume_mounts=_configuration_mounts(),
     )

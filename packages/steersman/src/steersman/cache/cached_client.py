@@ -204,8 +204,8 @@ class CachedClient:
         creating it again.
 
         The check of the owner uses the cache. For kinds that are not cached, or cached in part, it reads the metadata
-        of each name once, which needs the verb get. An object without a controller that another client creates
-        between the check and the write is taken over. The server itself rejects a second controller.
+        of each name once, which needs the verb get. An object that is created between the check and the write is
+        taken over if it has no controller, or another owner of the same field manager.
 
         Args:
             config: see ``Client.apply``.

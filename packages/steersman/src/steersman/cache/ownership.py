@@ -46,8 +46,7 @@ class OwnershipCheck:
                 found, is_read = informer.store.get(key), False
                 break
         else:
-            # The server rejects a second controller, so adopting needs no read.
-            if adopt or self._owners.get((kind.api_resource, key)) == owner.metadata.uid:
+            if self._owners.get((kind.api_resource, key)) == owner.metadata.uid:
                 return False
             found, is_read = await self._read_metadata(kind, key), True
         if found is not None and not found.is_controlled_by(owner):

@@ -5,8 +5,7 @@ one; its handlers are functions of typed objects. ``FieldError``, ``AdmissionWar
 results.
 
 A ``Conversion`` converts objects between the versions of a kind. It has a hub version, and a ``Spoke`` for each other
-version. ``Manager.conversion`` declares one. ``migrate_storage_version`` rewrites stored objects in the storage
-version.
+version. ``Manager.conversion`` declares one.
 
 Every replica of the manager serves the webhooks. ``CertRotator`` issues and rotates their certificate, unless
 ``WebhookServerOptions.cert_path`` has one from cert-manager.
@@ -21,7 +20,6 @@ from steersman.webhook.registry import Webhooks
 from steersman.webhook.request import AdmissionRequest, UserInfo
 from steersman.webhook.responses import AdmissionWarning, Denied, FieldError
 from steersman.webhook.server_options import WebhookServerOptions
-from steersman.webhook.storage_version import MigrationResult, migrate_storage_version
 
 __all__ = [
     "AdmissionRequest",
@@ -31,7 +29,6 @@ __all__ = [
     "ConversionWebhook",
     "Denied",
     "FieldError",
-    "MigrationResult",
     "Rotation",
     "Spoke",
     "UserInfo",
@@ -40,5 +37,4 @@ __all__ = [
     "WebhookServerOptions",
     "Webhooks",
     "copy_fields",
-    "migrate_storage_version",
 ]

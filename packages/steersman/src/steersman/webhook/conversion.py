@@ -222,11 +222,14 @@ def _equal_content(one: Object, other: Object) -> bool:
 
 def _content(obj: Object) -> _Json:
     """``obj`` without metadata, in wire form."""
-    return {k: v for k, v in to_explicit_builtins(obj).items() if k != "metadata"}
+    return _document_content(to_explicit_builtins(obj))
 
 
 def _document_content(document: _Json) -> _Json:
-    return {k: v for k, v in document.items() if k not in ("apiVersion", "kind", "metadata")}
+    # An absent status and an empty one are the same object.
+    return {
+        k: v for k, v in document.items() if k not in ("apiVersion", "kind", "metadata") and (k, v) != ("status", {})
+    }
 
 
 def _type_and_metadata(kind: type[Object], metadata: _Json) -> _Json:

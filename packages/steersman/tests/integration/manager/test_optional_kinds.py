@@ -1,4 +1,4 @@
-"""An optional kind on the real API server: its CRD appears and disappears."""
+"""An optional kind on the real API server follows its CRD."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ async def test_apply_over_object_of_other_controller_raises(
     if options is not None:
         world.cache.configure(ConfigMap, options)
     async with world.running_cache(*kinds):
-        with pytest.raises(AlreadyOwned, match=r"Widget[ /]b"):
+        with pytest.raises(AlreadyOwned, match="Widget b"):
             await world.cached.apply(config_map(), owner=world.read_widget("a"), adopt=adopt)
         assert (found := world.server.read(ConfigMap, CM)) is not None and found.data == {"a": "0"}
 

@@ -183,6 +183,20 @@ def test_kind_optional_and_required_raises() -> None:
 
 
 @virtual_time
+async def test_watched_optional_kind_follows_its_crd() -> None:
+    cluster = Cluster()
+    manager = Manager(cluster.server, runtime=cluster.env.runtime)
+    builder = manager.controller(Widget).watches(Monitor, lambda monitor: (monitor.key,), optional=True)
+    builder.complete(MonitoredWidgets)
+    async with running(manager):
+        await asyncio.sleep(SETTLED_SECONDS)
+        cluster.install()
+        await asyncio.sleep(SETTLED_SECONDS)
+        origins = {trigger.origin for info in manager.controllers[0].recent() for trigger in info.triggers}
+        assert "watches" in origins and cluster.has_monitor
+
+
+@virtual_time
 async def test_is_served_without_informer_asks_server() -> None:
     cluster = Cluster()
     client = cluster.env.cached

@@ -27,6 +27,7 @@ class WebAppSpec(FrozenStruct):
     ports: tuple[Port, ...] = ()
     labels: Annotated[FrozenDict[str, Annotated[str, Field(max_length=2)]], Field(max_properties=1)] = FrozenDict()
     default_port: Port | None = None
+    aliases: tuple[Annotated[str, Field(max_length=2)], ...] | None = None
     zones: Annotated[tuple[str, ...], Field(list_type="set")] = ()
     volumes: Annotated[tuple[Volume, ...], Field(list_map_keys=("mountPath",))] = ()
 
@@ -47,6 +48,7 @@ class WebAppSpec(FrozenStruct):
         ({"hosts": ("orders",)}, ".hosts[0] must be at most 5 characters long, but is 6"),
         ({"ports": (Port(), Port(number=0))}, ".ports[1].number must be greater than 0, but is 0"),
         ({"default_port": Port(number=65536)}, ".defaultPort.number must be less than 65536, but is 65536"),
+        ({"aliases": ("a", "abc")}, ".aliases[1] must be at most 2 characters long, but is 3"),
         ({"zones": ("a", "b", "a")}, ".zones[2] is a duplicate: a"),
         (
             {"volumes": (Volume(mount_path="/data"), Volume(mount_path="/data", size=2))},

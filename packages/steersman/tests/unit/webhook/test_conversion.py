@@ -214,7 +214,7 @@ def test_lossy_conversion_is_detected_by_round_trip() -> None:
         return ShopV2(metadata=old.metadata, spec=ShopSpecV2(domain=old.spec.host), status=old.status)
 
     def forgets_status(new: ShopV2) -> ShopV1:
-        return replace(to_v1(new), status=None)
+        return replace(to_v1(new), status=Status())
 
     def always_big(new: ShopV2) -> ShopV1:
         shop = to_v1(new)
@@ -222,7 +222,7 @@ def test_lossy_conversion_is_detected_by_round_trip() -> None:
 
     for up, down, message in (
         (forgets_doors, to_v1, "v1 through v2 is changed: spec.(doors|big) is lost"),
-        (to_v2, forgets_status, "v1 through v2 is changed: .*status is lost"),
+        (to_v2, forgets_status, "is changed: .*status.* is lost"),
         (to_v2, always_big, "v1 through v2 is changed: .*spec.big is True"),
     ):
         with pytest.raises(AssertionError, match=message):

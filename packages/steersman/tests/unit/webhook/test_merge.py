@@ -96,3 +96,9 @@ def test_merge_keeps_required_empty_values() -> None:
     before, after = decode_builtins({}, JobTemplateSpec), decode_builtins(wanted, JobTemplateSpec)
     assert merge_changes({}, before, after) == wanted
     assert merge_changes(wanted, after, after) == wanted
+
+
+def test_merge_writes_whole_list_if_document_lacks_it() -> None:
+    """The document does not contain the default items."""
+    before, after = Shop(words=("x", "y")), Shop(words=("x", "z"))
+    assert merge_changes({}, before, after) == {"words": ["x", "z"]}

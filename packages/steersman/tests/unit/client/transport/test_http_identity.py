@@ -283,6 +283,13 @@ def test_broken_certificates_are_configuration_errors(broken: str) -> None:
         create_ssl_context(config, Identity(None, certificate, keys.get(broken, key)))
 
 
+def test_certificate_without_key_is_not_loaded() -> None:
+    authority = CertificateAuthority()
+    certificate, _ = authority.issue("jane")
+    config = ClusterConfig(server="https://10.0.0.1", ca=authority.certificate)
+    assert create_ssl_context(config, Identity(None, certificate, None)).check_hostname
+
+
 def test_missing_ca_file_raises_on_construction(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=rf"certificate authority: cannot read {tmp_path / 'gone'}"):
         HttpTransport(ClusterConfig(server="https://10.0.0.1", ca=tmp_path / "gone"))

@@ -10,8 +10,8 @@ import pytest
 from steersman.client import Client, MergePatch
 from steersman.errors import Invalid, NotFound
 from steersman.meta import ApiResource, ObjectKey, unstructured
-from steersman.webhook import migrate_storage_version
 from steersman.webhook.registry import CUSTOM_RESOURCE_DEFINITION
+from steersman_cli.storage_version import migrate_storage_version
 from steersman_testing.envtest import Envtest
 
 GADGET = ApiResource("stored.example.com", "v1", "Gadget", "gadgets")

@@ -17,7 +17,6 @@ from msgspec import Struct
 from steersman.client import Client, MergePatch
 from steersman.errors import Conflict, NotFound, SteersmanError
 from steersman.meta import ApiResource, FrozenStruct, Object, ObjectKey, Unstructured, metadata_only, unstructured
-from steersman.observability.logging import get_logger
 
 _CUSTOM_RESOURCE_DEFINITION = ApiResource(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
@@ -25,8 +24,6 @@ _CUSTOM_RESOURCE_DEFINITION = ApiResource(
 
 _STORAGE_VERSION_TIMEOUT_SECONDS = 30.0
 _POLL_INTERVAL_SECONDS = 0.2
-
-log = get_logger("webhook")
 
 
 class MigrationResult(Struct, frozen=True):
@@ -93,9 +90,6 @@ async def migrate_storage_version(
         "status": {"storedVersions": [storage]},
     }
     await client.patch(crd_type, key, MergePatch(patch), subresource="status")
-    log.info(
-        "storage version migrated", kind=key.name, storage_version=storage, objects=written, dropped=old_versions
-    )
     return MigrationResult(storage, written, old_versions)
 
 

@@ -9,9 +9,9 @@ import pytest
 from steersman.client import Client, MergePatch
 from steersman.errors import ConfigurationError, ConnectionFailed, Invalid, SteersmanError
 from steersman.meta import ApiResource, ObjectKey, Unstructured, unstructured
-from steersman.webhook import migrate_storage_version
 from steersman.webhook.registry import CUSTOM_RESOURCE_DEFINITION
 from steersman_cli.migrate import migrate_kinds
+from steersman_cli.storage_version import migrate_storage_version
 from steersman_testing import InMemoryApiServer, matching, virtual_runtime, virtual_time
 
 WEBAPP = ApiResource("example.com", "v1", "WebApp", "webapps")
