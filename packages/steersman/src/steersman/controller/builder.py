@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from steersman.cache import Informer, InformerEvent
 from steersman.cache.optional_informer import OptionalInformer
@@ -263,6 +263,15 @@ class Builder(Generic[T]):
         self._permissions.append(Permission(kind.api_resource, verbs, subresource, names))
         return self
 
+    # Overloads instead of the union: a type checker would take the last member for the argument of a lambda.
+    @overload
+    def complete(
+        self, factory: Callable[[ReconcilerContext], Reconciler[T] | RequestReconciler[T]]
+    ) -> Controller: ...
+    @overload
+    def complete(self, factory: ReconcileFunc[T]) -> Controller: ...
+    @overload
+    def complete(self, factory: SyncReconcileFunc[T]) -> Controller: ...
     def complete(self, factory: ReconcilerFactory[T]) -> Controller:
         """Create the controller and register it with the manager.
 
