@@ -1,25 +1,5 @@
 """Entry point of the operator: ``python -m leader_operator``."""
 
-from __future__ import annotations
+from steersman import run
 
-import signal
-import sys
-from types import FrameType
-from typing import NoReturn
-
-
-def main() -> None:
-    """Run the operator."""
-    # As PID 1 of a container, Python ignores SIGTERM until a handler is installed. The imports below take a second.
-    signal.signal(signal.SIGTERM, _end)
-    from leader_operator.main import app
-
-    app(prog_name="leader-operator")
-
-
-def _end(number: int, _: FrameType | None) -> NoReturn:
-    sys.exit(128 + number)
-
-
-if __name__ == "__main__":
-    main()
+run("leader_operator.main:setup", name="leader-operator", webhooks="leader_operator.main:WEBHOOKS")

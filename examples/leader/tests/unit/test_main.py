@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typer.testing import CliRunner
+import subprocess
+import sys
+from pathlib import Path
 
-from leader_operator.main import app
+import leader_operator
 
 
 def test_help_lists_manager_flags() -> None:
-    result = CliRunner().invoke(app, ["--help"])
-    assert result.exit_code == 0
-    assert "--leader-elect" in result.output
+    command = [sys.executable, "-m", "leader_operator", "--help"]
+    source = Path(leader_operator.__file__).parents[1]
+    result = subprocess.run(command, cwd=source, capture_output=True, text=True, check=True)
+    assert "--leader-elect" in result.stdout

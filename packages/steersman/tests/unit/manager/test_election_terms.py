@@ -27,12 +27,13 @@ class MemoryTermStore:
 
     term: int = 0
     failure: Exception | None = None
+    delay: float = 0.01
 
     async def highest(self) -> int:
         return self.term
 
     async def record(self, term: int) -> bool:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(self.delay)
         if self.failure is not None:
             raise self.failure
         recorded = term > self.term
@@ -189,6 +190,16 @@ async def test_candidate_does_not_lead_before_term_is_recorded() -> None:
     assert not first.leads
     store.failure = None
     await wait_until(lambda: first.leads, within=5)
+    await first.shut_down()
+
+
+@virtual_time
+async def test_slow_record_begins_with_a_whole_deadline() -> None:
+    server, store = InMemoryApiServer(virtual_runtime()), MemoryTermStore(delay=6)
+    first = Candidate(server, store, "a")
+    await wait_until(lambda: first.leads, within=10)
+    assert first.elector.deadline - now() > 9
+    assert first.elector.term == 1
     await first.shut_down()
 
 

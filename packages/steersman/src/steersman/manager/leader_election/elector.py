@@ -359,6 +359,10 @@ class LeaderElector:
             self._not_before = self._clock() + self._options.lease_duration
             return False
         self.term = term
+        # After slow requests, the term would end soon after it begins.
+        is_late = self._seconds_left() < self._options.renew_deadline - self._options.retry_period
+        if is_late and not await self._try_renew():
+            return False
         self._open_fence()
         return True
 
