@@ -26,7 +26,7 @@ KEY = ObjectKey("default", "shop")
 def websites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The file of the page."""
     parts = re.findall(r'^```python title="websites.py"\n(.*?)^```$', PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(parts) == 6
+    assert len(parts) == 7
     (tmp_path / "websites.py").write_text("\n\n".join(parts))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "websites", raising=False)
@@ -61,6 +61,7 @@ async def test_reconciler_page_operator_behaves_as_described(websites: Any) -> N
     client, manager = Client(server, field_manager="user"), Manager(server, runtime=runtime)
     websites.setup(manager, network)
     websites.setup_counter(manager)
+    websites.setup_words(manager)
     with capture_logs() as lines:
         running = asyncio.create_task(manager.run())
         spec = websites.WebsiteSpec(host="shop.example.com", page="Hello")
@@ -74,6 +75,7 @@ async def test_reconciler_page_operator_behaves_as_described(websites: Any) -> N
         ready = find_condition(found.status.conditions, "Ready")
         assert ready is not None and (ready.status, ready.observed_generation) == ("True", 1)
         assert (await client.get(ConfigMap, KEY)).data == {"index.html": "Hello"}
+        assert found.status.words == 1
 
         lines.clear()
         await client.patch(websites.Website, KEY, MergePatch({"spec": {"page": "Bye", "host": "shop.example.org"}}))

@@ -54,11 +54,13 @@ from steersman.controller.reconciler import (
 from steersman.controller.request import Request
 from steersman.controller.sources import Channel, Source, Ticker
 from steersman.controller.spec import ControllerOptions, ControllerSpec
+from steersman.controller.threads import BlockingContext, ReconcileCancelled
 from steersman.controller.triggers import Trigger
 
 __all__ = [
     "LOW_PRIORITY",
     "NORMAL_PRIORITY",
+    "BlockingContext",
     "Builder",
     "Channel",
     "Controller",
@@ -69,6 +71,7 @@ __all__ = [
     "Predicate",
     "PredicateFunc",
     "QueueShutDown",
+    "ReconcileCancelled",
     "ReconcileInfo",
     "ReconcileOutcome",
     "ReconcileTimeout",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from steersman.cache import Informer, InformerEvent
 from steersman.cache.optional_informer import OptionalInformer
@@ -27,6 +27,7 @@ from steersman.controller.reconciler import Reconciler, ReconcilerContext, Reque
 from steersman.controller.request import Request
 from steersman.controller.sources import Source
 from steersman.controller.spec import ControllerOptions, ControllerSpec
+from steersman.controller.threads import SyncReconcileFunc
 from steersman.controller.triggers import INITIAL, Trigger, is_unchanged
 from steersman.errors import ConfigurationError
 from steersman.meta import Object, ObjectKey
@@ -34,8 +35,10 @@ from steersman.meta import Object, ObjectKey
 T = TypeVar("T", bound=Object)
 U = TypeVar("U", bound=Object)
 
-ReconcilerFactory = Callable[[ReconcilerContext], Reconciler[T] | RequestReconciler[T]] | ReconcileFunc[T]
-"""The class of a reconciler, a function that creates one, or ``async def reconcile(ctx, obj)``."""
+ReconcilerFactory = (
+    Callable[[ReconcilerContext], Reconciler[T] | RequestReconciler[T]] | ReconcileFunc[T] | SyncReconcileFunc[T]
+)
+"""A reconciler class, a factory of reconcilers, or ``reconcile(ctx, obj)``."""
 
 
 _FOR, _OWNS = "for", "owns"
@@ -260,12 +263,22 @@ class Builder(Generic[T]):
         self._permissions.append(Permission(kind.api_resource, verbs, subresource, names))
         return self
 
+    # Overloads instead of the union: a type checker would take the last member for the argument of a lambda.
+    @overload
+    def complete(
+        self, factory: Callable[[ReconcilerContext], Reconciler[T] | RequestReconciler[T]]
+    ) -> Controller: ...
+    @overload
+    def complete(self, factory: ReconcileFunc[T]) -> Controller: ...
+    @overload
+    def complete(self, factory: SyncReconcileFunc[T]) -> Controller: ...
     def complete(self, factory: ReconcilerFactory[T]) -> Controller:
         """Create the controller and register it with the manager.
 
         Args:
             factory: the class of a ``Reconciler`` or ``RequestReconciler``, a function that creates one from a
-                ``ReconcilerContext``, or a coroutine function ``reconcile(ctx, obj)``.
+                ``ReconcilerContext``, or a function ``reconcile(ctx, obj)``. Without ``async``, it runs in a thread
+                and receives a ``BlockingContext``.
 
         Raises:
             ConfigurationError: an index or a controller of that name exists, Secrets are owned without

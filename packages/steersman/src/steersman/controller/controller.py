@@ -140,6 +140,10 @@ class Controller:
         for info in self.running():
             self._log.error("reconcile did not stop after cancellation", **info.log_fields())
 
+    async def wait_closed(self) -> None:
+        """Wait for work of the reconciler that outlives ``stop``, such as threads."""
+        await self._reconciler.wait_closed()
+
     def recent(self) -> tuple[ReconcileInfo, ...]:
         """Return the last 256 finished reconciles, oldest first."""
         return tuple(self._recent)
@@ -149,7 +153,10 @@ class Controller:
         return tuple(self._running.values())
 
     def result_counts(self) -> dict[str, int]:
-        """Return the number of finished reconciles by result, of all controllers of this name in the process."""
+        """Return the number of finished reconciles by result.
+
+        All controllers of this name in the process count.
+        """
         return dict(self._tally.results)
 
     def reconcile_seconds(self) -> float:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from steersman.controller.object_form import ObjectForm
 from steersman.controller.reconciler import Reconciler, ReconcilerContext, RequestReconciler, Result
+from steersman.controller.threads import ThreadReconciler
 from steersman.errors import ConfigurationError
 from steersman.meta import Object
 
@@ -27,6 +28,12 @@ class FunctionReconciler(Reconciler[T]):
     async def reconcile(self, obj: T) -> Result | None:
         """Call the function."""
         return await self._function(self.context, obj)
+
+
+def _function_reconciler(context: ReconcilerContext, function: Callable[..., Any]) -> Reconciler[Any]:
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        return FunctionReconciler(context, function)
+    return ThreadReconciler(context, function)
 
 
 def is_reconcile_function(factory: Callable[..., Any]) -> bool:
@@ -52,7 +59,7 @@ def new_reconciler(
     Raises:
         ConfigurationError: ``factory`` creates something else, or the finalizer has an invalid name.
     """
-    made: object = FunctionReconciler(context, factory) if is_reconcile_function(factory) else factory(context)
+    made: object = _function_reconciler(context, factory) if is_reconcile_function(factory) else factory(context)
     if isinstance(made, RequestReconciler):
         return cast("RequestReconciler[Any]", made)
     if not isinstance(made, Reconciler):

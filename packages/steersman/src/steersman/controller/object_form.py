@@ -88,6 +88,10 @@ class ObjectForm(RequestReconciler[T], Generic[T]):
         if (obj := self._reconciled.pop(request, None)) is not None:
             await self.reconciler.update_status(obj, outcome)
 
+    async def wait_closed(self) -> None:
+        """Wait for work that outlives a cancelled reconcile."""
+        await self.reconciler.wait_closed()
+
     async def _correct_finalizer(self, request: Request, obj: T) -> T | None:
         """Add our finalizer, or remove that of an earlier version."""
         current = await self._untransformed(obj)

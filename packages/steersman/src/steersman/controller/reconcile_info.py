@@ -80,7 +80,7 @@ class ReconcileInfo:
 
     @property
     def reason(self) -> str:
-        """The first change, or else the first trigger, and the number of further ones."""
+        """The first change or trigger, and the number of others."""
         triggers = self._item.triggers
         if not triggers:
             return ""

@@ -92,6 +92,12 @@ class _ContextHolder:
         self.log = context.log
         self.dependents = context.dependents
 
+    async def wait_closed(self) -> None:
+        """Wait for work that outlives a cancelled reconcile, such as threads.
+
+        The manager calls it at shutdown, and releases its leadership afterwards.
+        """
+
 
 class Reconciler(_ContextHolder, ABC, Generic[T]):
     """Moves the cluster to the desired state of one object.

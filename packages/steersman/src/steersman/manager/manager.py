@@ -321,6 +321,7 @@ class Manager:
             ):
                 log.warning("Events were dropped at shutdown")
         if self._election_runner is not None:
+            await self._wait_for_threads()
             log.info("releasing leader lease")
             await _finish_within(self._election_runner.stop(), _LEASE_RELEASE_TIMEOUT_SECONDS)
         log.info("stopping caches and endpoints")
@@ -353,6 +354,22 @@ class Manager:
         if self._leadership_lost.is_set():
             # No grace period: the new leader may already do the same work.
             await self._stop_work(0)
+
+    async def _wait_for_threads(self) -> None:
+        """Wait for threads of reconcilers.
+
+        The next leader must start after they have ended. A thread that does not end keeps the Lease until the
+        process is killed.
+        """
+        closed_task = self.runtime.spawn(self._wait_closed(), "threads of reconcilers")
+        lost_task = self.runtime.spawn(self._leadership_lost.wait(), "leadership lost")
+        await asyncio.wait((closed_task, lost_task), return_when=asyncio.FIRST_COMPLETED)
+        for task in (closed_task, lost_task):
+            task.cancel()
+        await asyncio.gather(closed_task, lost_task, return_exceptions=True)
+
+    async def _wait_closed(self) -> None:
+        await asyncio.gather(*(c.wait_closed() for c in self._controllers))
 
     async def _stop_work(self, grace: float) -> None:
         await asyncio.gather(self._runnables.stop(grace), *(c.stop(grace) for c in self._controllers))
