@@ -27,6 +27,8 @@ LATER_RUNTIME_LINES = {
     "object reconciler": 500,
     "synchronous reconcilers": 250,
     "optional kinds": 250,
+    "log of writes": 150,
+    "leadership terms": 150,
 }
 
 # Joined at run time, so that this file does not match its own patterns.
