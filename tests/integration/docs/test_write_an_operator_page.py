@@ -15,7 +15,7 @@ from steersman_testing.envtest import Envtest
 from steersman_testing.envtest.binaries import find_binaries
 
 PAGE = "tutorials/write-an-operator.md"
-NO_ENDPOINT_FLAGS = "--metrics-bind-address 0 --health-probe-bind-address 0"
+NO_ENDPOINT_FLAGS = "--metrics-bind-address 0 --health-probe-bind-address 0 --debug-bind-address 0"
 
 
 @pytest.fixture
