@@ -31,7 +31,9 @@ class FunctionReconciler(Reconciler[T]):
 
 
 def _function_reconciler(context: ReconcilerContext, function: Callable[..., Any]) -> Reconciler[Any]:
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+    # A decorator with functools.wraps may return the coroutine of an async function from a plain one.
+    unwrapped = inspect.unwrap(function)
+    if inspect.iscoroutinefunction(unwrapped) or inspect.iscoroutinefunction(type(unwrapped).__call__):
         return FunctionReconciler(context, function)
     return ThreadReconciler(context, function)
 

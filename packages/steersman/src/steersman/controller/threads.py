@@ -74,7 +74,11 @@ class ReconcileThread:
         context = contextvars.copy_context()
         # A daemon thread does not block the end of a process that has lost its leadership.
         thread = threading.Thread(target=context.run, args=(self._work, function), name="reconcile", daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except BaseException:
+            self.ended.set()
+            raise
         cancellation: asyncio.CancelledError | None = None
         while True:
             try:
@@ -151,7 +155,12 @@ class ReconcileThread:
             return
         try:
             result = await call.coroutine
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling() == 0:
+                # Something that the coroutine awaited was cancelled: the reconcile continues.
+                call.reply.set_exception(error)
+                return
             call.reply.set_exception(ReconcileCancelled("the reconcile was cancelled; return from the function"))
             raise
         except BaseException as error:

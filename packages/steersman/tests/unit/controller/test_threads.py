@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,7 +15,14 @@ from framework_support.widget import Widget
 from steersman.api.apply import core, meta
 from steersman.api.coordination_v1 import Lease
 from steersman.api.core_v1 import ConfigMap
-from steersman.controller import BlockingContext, ReconcileCancelled, Reconciler, Result, current_reconcile
+from steersman.controller import (
+    BlockingContext,
+    ReconcileCancelled,
+    Reconciler,
+    ReconcilerContext,
+    Result,
+    current_reconcile,
+)
 from steersman.controller.threads import ReconcileThread
 from steersman.errors import NotFound
 from steersman.manager import LeaderElection, Manager, ManagerOptions
@@ -52,6 +62,31 @@ async def test_synchronous_function_reconciles(depth: int) -> None:
         assert found.data == {"depth": str(depth)}
         assert world.read_widget(name).status.depth == depth
     assert [info.result for info in controller.recent()].count("requeue_after") >= 6
+
+
+def traced(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        return function(*args)
+
+    return call
+
+
+@virtual_time
+async def test_decorated_coroutine_function_needs_no_thread() -> None:
+    reconciled: list[threading.Thread] = []
+
+    @traced
+    async def reconcile(ctx: ReconcilerContext, obj: Widget) -> None:
+        reconciled.append(threading.current_thread())
+
+    world = ControllerEnv()
+    world.create_widgets("a")
+    manager = Manager(world.server, ManagerOptions(), world.runtime)
+    manager.controller(Widget).complete(reconcile)
+    async with running(manager):
+        await asyncio.sleep(1)
+    assert reconciled == [threading.main_thread()]
 
 
 @virtual_time
@@ -135,6 +170,45 @@ async def test_uncancelled_thread_returns_its_result() -> None:
     assert work.errors == []
     with pytest.raises(ReconcileCancelled):
         work.thread.call(asyncio.sleep(0))
+
+
+async def cancelled_inside() -> None:
+    raise asyncio.CancelledError
+
+
+async def test_inner_cancellation_does_not_cancel_reconcile() -> None:
+    work = Work()
+    errors: list[BaseException] = []
+
+    def reconcile() -> str:
+        try:
+            work.thread.call(cancelled_inside())
+        except asyncio.CancelledError as error:
+            errors.append(error)
+        return work()
+
+    task = asyncio.create_task(work.thread.run(reconcile))
+    await work.started.wait()
+    assert len(errors) == 1
+    # The first cancellation still waits for the thread.
+    task.cancel()
+    await drain_event_loop()
+    assert not task.done()
+    work.release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.thread.ended.is_set()
+
+
+async def test_thread_that_cannot_start_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    work = Work()
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        await work.thread.run(work)
+    assert work.thread.ended.is_set()
 
 
 class EndsLate(Reconciler[Widget]):
