@@ -39,12 +39,28 @@ def apply_would_change(document: Mapping[str, Any], obj: Object, manager: str, s
     entry = _find_entry(obj, manager, subresource)
     if entry is None or entry.api_version != document["apiVersion"]:
         return True
-    owned: dict[str, Any] = msgspec.json.decode(entry.fields_v1)
+    owned = _decode_fields(entry)
     declared = {k: v for k, v in document.items() if k not in _IDENTIFYING_FIELDS}
     metadata = {k: v for k, v in document["metadata"].items() if k not in _IDENTIFYING_METADATA}
     if metadata:
         declared["metadata"] = metadata
     return not _map_unchanged(declared, owned, obj.content if isinstance(obj, Unstructured) else obj)
+
+
+def owned_fields(obj: Object, manager: str, subresource: str = "") -> dict[str, Any]:
+    """Return the ``fieldsV1`` of the fields that ``manager`` applied. Empty if there are none.
+
+    Args:
+        obj: object, read by a client whose field manager is ``manager``.
+        manager: field manager of the apply.
+        subresource: empty, or ``status``.
+    """
+    entry = _find_entry(obj, manager, subresource)
+    return {} if entry is None else _decode_fields(entry)
+
+
+def _decode_fields(entry: ManagedFieldsEntry) -> dict[str, Any]:
+    return msgspec.json.decode(entry.fields_v1)
 
 
 def _find_entry(obj: Object, manager: str, subresource: str) -> ManagedFieldsEntry | None:

@@ -149,10 +149,14 @@ class Reconciler(_ContextHolder, ABC, Generic[T]):
         are not given keep the value of the newest status, and so do conditions whose type is not given. Nothing is
         written if nothing changes.
 
+        The write declares the given fields and conditions, and those that earlier calls set. It takes over given
+        fields that another field manager owns. Other fields of that manager keep their owner.
+
         Args:
             obj: the reconciled object.
             conditions: conditions to set. The transition time changes only with ``status``.
-            fields: values by attribute name; None removes a field.
+            fields: values by attribute name. None removes a field that an earlier call set. A field that another
+                manager owns, or that a patch set, keeps its value.
 
         Raises:
             TypeError: the status has no such field.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from steersman.cache import CachedClient
 from steersman.client.encode import status_document
-from steersman.client.managed_fields import apply_would_change
+from steersman.client.managed_fields import apply_would_change, owned_fields
 from steersman.errors import ApiStatus, Conflict
-from steersman.meta import Condition, Object, encode, set_condition
+from steersman.meta import Condition, Field, Object, encode, set_condition
 from steersman.meta.frozen import FrozenStruct
 
 T = TypeVar("T", bound=Object)
@@ -25,6 +27,8 @@ async def write_status(
 ) -> T:
     """Apply changed fields and conditions to the newest status of ``obj``.
 
+    Fields and conditions that only other managers set are not declared, so they keep their owners.
+
     The write requires the resourceVersion of that status, so it neither reverts a concurrent change nor reaches an
     object that was recreated under the same name. After a conflict, the status is read from the API server.
 
@@ -33,7 +37,7 @@ async def write_status(
         obj: the reconciled object; its generation becomes ``observed_generation``.
         now: the time of condition transitions.
         conditions: conditions to set.
-        fields: values of other fields by attribute name; None removes a field.
+        fields: values of other fields by attribute name; None removes a field that an earlier call set.
 
     Returns:
         the object as stored, without the transform of its informer.
@@ -52,6 +56,8 @@ async def write_status(
         _require_same_object(obj, newest)
         status = merge_status(obj, newest, now, conditions, fields)
         document = status_document(newest, status, newest.metadata.resource_version)
+        owned = owned_fields(newest, manager, "status").get("f:status", {})
+        document["status"] = _declared_fields(status, document["status"], owned, conditions, fields)
         if not apply_would_change(document, newest, manager, "status"):
             break
         try:
@@ -90,6 +96,44 @@ def merge_status(
             updated = set_condition(updated, condition, now)
         changes["conditions"] = updated
     return replace(status, **changes)
+
+
+def _declared_fields(
+    status: FrozenStruct,
+    encoded: Mapping[str, Any],
+    owned: Mapping[str, Any],
+    conditions: Iterable[Condition],
+    fields: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the given fields and conditions, and those that we own.
+
+    An apply makes us the owner of everything that it declares. A condition of another manager would stay after that
+    manager has removed it.
+    """
+    types = {condition.type for condition in conditions}
+    given = {*fields, "observed_generation", *(("conditions",) if types else ())}
+    names = zip(status.__struct_fields__, status.__struct_encode_fields__, strict=True)
+    declared = {
+        wire_name: encoded[wire_name]
+        for name, wire_name in names
+        if wire_name in encoded and (name in given or f"f:{wire_name}" in owned)
+    }
+    if "conditions" in declared and _has_shared_conditions(type(status)):
+        owned_keys = owned.get("f:conditions", {})
+        declared["conditions"] = [
+            each
+            for each in declared["conditions"]
+            if each["type"] in types or f'k:{{"type":"{each["type"]}"}}' in owned_keys
+        ]
+    return declared
+
+
+@cache
+def _has_shared_conditions(kind: type[FrozenStruct]) -> bool:
+    """Return True if each condition may have its own manager: listType ``map``."""
+    hints = [field.type for field in msgspec.structs.fields(kind) if field.name == "conditions"]
+    markers: list[Any] = [marker for hint in hints for marker in getattr(hint, "__metadata__", ())]
+    return any(isinstance(marker, Field) and marker.list_map_keys == ("type",) for marker in markers)
 
 
 def _require_same_object(obj: Object, newest: Object) -> None:
