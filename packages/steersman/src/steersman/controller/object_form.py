@@ -79,8 +79,12 @@ class ObjectForm(RequestReconciler[T], Generic[T]):
             self._reconciled[request] = obj
         if (self._finalizer in obj.metadata.finalizers) is not self._has_cleanup:
             obj = await self._correct_finalizer(request, obj)
-            if obj is None:
+            if obj is None or obj.metadata.deletion_timestamp is not None:
+                # The watch event of the deletion reconciles the object again.
+                self._reconciled.pop(request, None)
                 return None
+            if self._has_status_update:
+                self._reconciled[request] = obj
         return await self.reconciler.reconcile(obj)
 
     async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
@@ -96,7 +100,6 @@ class ObjectForm(RequestReconciler[T], Generic[T]):
         """Add our finalizer, or remove that of an earlier version."""
         current = await self._untransformed(obj)
         if current is None or current.metadata.deletion_timestamp is not None:
-            # The watch is late. Its event reconciles the object again.
             return None
         if self._has_cleanup:
             await add_finalizer(self.client, current, self._finalizer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -15,13 +15,21 @@ from structlog.testing import capture_logs
 from framework_support.controller_env import NAMESPACE, ControllerEnv, key, running
 from framework_support.widget import Widget, WidgetStatus
 from steersman.api.core_v1 import ConfigMap
-from steersman.cache import InformerOptions
-from steersman.client import MergePatch
-from steersman.controller import ReconcileOutcome, Reconciler, ReconcilerContext, Result, generation_changed
+from steersman.cache import CachedClient, InformerOptions
+from steersman.client import Client, MergePatch
+from steersman.controller import (
+    ReconcileOutcome,
+    Reconciler,
+    ReconcilerContext,
+    Result,
+    generation_changed,
+    object_form,
+)
+from steersman.controller.finalizers import add_finalizer
 from steersman.errors import ConfigurationError, Conflict, NotFound
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import Condition, FrozenDict, find_condition, metadata_only
-from steersman_testing import virtual_time
+from steersman_testing import matching, virtual_time
 
 FINALIZER = "widgets.shop.example.com/widget"
 READY = Condition(type="Ready", status="True", reason="Done")
@@ -222,6 +230,65 @@ async def test_update_status_receives_reconciled_object() -> None:
         assert len(Outcomes.calls) == count
 
 
+class ReportsGeneration(Recording):
+    """Records generations."""
+
+    async def reconcile(self, obj: Widget) -> Result | None:
+        await super().reconcile(obj)
+        self.calls.append(f"reconciled {obj.metadata.generation}")
+        return None
+
+    async def cleanup(self, obj: Widget) -> Result | None:
+        return Result(requeue_after=1000)
+
+    async def update_status(self, obj: Widget, outcome: ReconcileOutcome) -> None:
+        self.calls.append(f"status {obj.metadata.generation} {type(outcome.error).__name__}")
+
+
+def act_after_finalizer(monkeypatch: pytest.MonkeyPatch, act: Callable[[Widget], Awaitable[Any]]) -> None:
+    """Call ``act`` between the request that adds the finalizer and the reconcile."""
+
+    async def add(client: CachedClient, obj: Widget, finalizer: str) -> Widget:
+        updated = await add_finalizer(client, obj, finalizer)
+        await act(updated)
+        await asyncio.sleep(0.1)
+        return updated
+
+    monkeypatch.setattr(object_form, "add_finalizer", add)
+
+
+@virtual_time
+async def test_object_deleted_after_finalizer_is_not_reconciled(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    act_after_finalizer(monkeypatch, lambda obj: world.client.delete(Widget, obj.key))
+    async with operator(world, ReportsGeneration):
+        pass
+    # The deletion increments the generation. The cleanup is not finished, so its status is updated.
+    assert ReportsGeneration.calls == ["status 2 NoneType"]
+
+
+@virtual_time
+async def test_update_status_after_finalizer_gets_newest_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    patch = MergePatch({"spec": {"depth": 7}})
+    act_after_finalizer(monkeypatch, lambda obj: world.client.patch(Widget, obj.key, patch))
+    async with operator(world, ReportsGeneration):
+        pass
+    assert ReportsGeneration.calls[:3] == ["reconcile a", "reconciled 2", "status 2 NoneType"]
+
+
+@virtual_time
+async def test_failed_finalizer_reaches_update_status() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    world.server.fail_next(matching("PATCH", path="/widgets/a"), 403, times=1)
+    async with operator(world, ReportsGeneration):
+        pass
+    assert ReportsGeneration.calls[0] == "status 1 Forbidden"
+
+
 @pytest.mark.parametrize("name", ["Widgets", "widgets/clean up", "/x", "a/" + "b" * 64])
 def test_invalid_finalizer_is_rejected(name: str) -> None:
     class Named(CleansUp):
@@ -323,6 +390,36 @@ async def test_status_after_foreign_write_keeps_it() -> None:
         await context.status(widget, conditions=[READY])
         status = world.read_widget("a").status
         assert (status.depth, status.note, len(status.conditions)) == (3, "from elsewhere", 1)
+
+
+@virtual_time
+async def test_condition_of_another_manager_keeps_its_owner() -> None:
+    world = StatusWorld()
+    other = Client(world.server, field_manager="other")
+    async with world.context_with_widget() as (context, widget):
+        healthy = replace(READY, type="Healthy", last_transition_time=world.runtime.clock.now())
+        await other.apply_status(widget, WidgetStatus(conditions=(healthy,)))
+        await asyncio.sleep(1)
+        for depth in (3, 4):
+            await context.status(widget, depth=depth, conditions=[READY])
+        assert [c.type for c in world.read_widget("a").status.conditions] == ["Healthy", "Ready"]
+        await other.apply_status(widget, WidgetStatus())
+        status = world.read_widget("a").status
+        assert ([c.type for c in status.conditions], status.depth) == (["Ready"], 4)
+
+
+@virtual_time
+async def test_status_field_of_another_manager_is_not_removed() -> None:
+    world = StatusWorld()
+    async with world.context_with_widget() as (context, widget):
+        other = MergePatch({"status": {"note": "from elsewhere", "depth": 3}})
+        await world.client.patch(Widget, key("a"), other, subresource="status")
+        await asyncio.sleep(1)
+        found = await context.status(widget, depth=None)
+        assert (found.status.depth, found.status.note) == (3, "from elsewhere")
+        await context.status(widget, depth=4)
+        found = await context.status(widget, conditions=[READY])
+        assert (found.status.depth, found.status.note) == (4, "from elsewhere")
 
 
 @virtual_time
