@@ -16,7 +16,8 @@ class Request(ObjectKey):
     """The key of the object to reconcile, and its cluster.
 
     It does not contain the change: a reconciler acts on the current state. A client accepts it as an ``ObjectKey``.
-    Two requests are equal if their clusters are equal, too.
+    Two requests are equal if their namespace, name and cluster are equal. A request equals an ``ObjectKey`` with the
+    same namespace and name, whatever its cluster: do not put both into one set or dict.
 
     Args:
         namespace: empty for a cluster-scoped object.
@@ -56,6 +57,9 @@ class _ClusterRequest(Request):
 
     def __hash__(self) -> int:
         return _hash_tuple(self)
+
+    def _replace(self, **kwds: Any) -> Request:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Request(**{"namespace": self.namespace, "name": self.name, "cluster": self.cluster} | kwds)
 
     def __str__(self) -> str:
         return f"{self.cluster}:{super().__str__()}"

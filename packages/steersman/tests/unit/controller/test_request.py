@@ -38,6 +38,12 @@ def test_request_survives_copy_and_pickle(request_: Request) -> None:
         assert (again, again.cluster, type(again)) == (request_, request_.cluster, type(request_))
 
 
+@pytest.mark.parametrize("request_", [PLAIN, EAST])
+def test_replaced_request_keeps_its_cluster(request_: Request) -> None:
+    replaced = request_._replace(name="b")
+    assert (replaced, replaced.cluster) == (Request("orders", "b", request_.cluster), request_.cluster)
+
+
 def test_request_text_names_the_cluster() -> None:
     assert (str(PLAIN), str(EAST)) == ("orders/a", "east:orders/a")
     assert repr(PLAIN) == "Request(namespace='orders', name='a')"
