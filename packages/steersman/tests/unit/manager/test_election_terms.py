@@ -48,6 +48,7 @@ class Candidate:
     server: InMemoryApiServer
     store: MemoryTermStore
     identity: str
+    retry_period: float = 2.0
     fence: Fence = field(init=False)
     lost: bool = False
 
@@ -55,7 +56,12 @@ class Candidate:
         self.fence = Fence(now)
         self.elector = LeaderElector(
             self.server,
-            LeaderElection(name=LEASE.name, namespace=LEASE.namespace, identity=self.identity),
+            LeaderElection(
+                name=LEASE.name,
+                namespace=LEASE.namespace,
+                identity=self.identity,
+                retry_period=self.retry_period,
+            ),
             self.fence,
             runtime=virtual_runtime(len(self.identity)),
             clock=now,
@@ -200,6 +206,14 @@ async def test_slow_record_begins_with_a_whole_deadline() -> None:
     await wait_until(lambda: first.leads, within=10)
     assert first.elector.deadline - now() > 9
     assert first.elector.term == 1
+    await first.shut_down()
+
+
+@virtual_time
+async def test_long_retry_period_leaves_time_for_the_record() -> None:
+    server, store = InMemoryApiServer(virtual_runtime()), MemoryTermStore(delay=4)
+    first = Candidate(server, store, "a", retry_period=8)
+    await wait_until(lambda: first.leads, within=6)
     await first.shut_down()
 
 

@@ -245,8 +245,8 @@ class LeaderElector:
     @property
     def _acquire_timeout(self) -> float:
         """Seconds for an attempt to acquire the Lease. With terms, it needs more requests."""
-        options = self._options
-        return options.renew_deadline / 2 if self._terms is None else options.renew_deadline - options.retry_period
+        deadline = self._options.renew_deadline
+        return deadline / 2 if self._terms is None else max(deadline / 2, deadline - self._options.retry_period)
 
     async def _run_attempt(self, attempt: Callable[[], Awaitable[bool]], timeout: float = 0.0) -> bool:
         """Return True if the attempt succeeded.

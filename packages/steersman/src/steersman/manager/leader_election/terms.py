@@ -15,6 +15,10 @@ class TermStore(Protocol):
 
     The Lease has the current term in ``leaseTransitions``. It is not enough: if the Lease is deleted, terms would
     start again at 1. The status of a custom resource is a good store.
+
+    A ``SteersmanError`` or ``TimeoutError`` of a method is logged, and the attempt is repeated. Any other exception
+    ends the manager: convert the errors of other libraries to ``SteersmanError``. A method is cancelled when the
+    attempt times out, after at most ``renew_deadline`` seconds.
     """
 
     async def highest(self) -> int:
