@@ -98,7 +98,11 @@ class Builder(Generic[T]):
         ]
 
     def named(self, name: str) -> Builder[T]:
-        """Set the name in logs and metrics. Defaults to the lower-case kind."""
+        """Set the name in logs and metrics. Defaults to the lower-case kind.
+
+        It is also part of the default finalizer and of the label of dependents. Set ``Reconciler.finalizer`` to the
+        previous finalizer before you rename a controller. Otherwise its objects are not cleaned up.
+        """
         self._name = name
         return self
 
