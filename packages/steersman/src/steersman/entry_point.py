@@ -21,11 +21,11 @@ def run(
     Logs, metrics, probes, leader election and signals follow the flags.
 
     Args:
-        setup: registers controllers and webhooks: ``def setup(manager)``. Or its place, such as ``shop.main:setup``,
-            which is imported when SIGTERM is already handled.
+        setup: registers controllers and webhooks: ``def setup(manager)``. Or its import path, such as
+            ``shop.main:setup``, which is imported when SIGTERM is already handled.
         name: name of the operator: field manager, source of Events, and default name of the Lease.
-        webhooks: settings of the webhook server, or their place. Adds the option ``--no-webhooks``. Defaults to no
-            webhooks.
+        webhooks: settings of the webhook server, or their import path. Adds the option ``--no-webhooks``.
+            Defaults to no webhooks.
         options: other fields of ``ManagerOptions``, such as ``tracing``.
 
     Raises:

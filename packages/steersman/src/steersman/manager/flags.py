@@ -292,18 +292,18 @@ def run_command(
     app(prog_name=name)
 
 
-def _load(place: str) -> Any:
+def _load(import_path: str) -> Any:
     """Import ``module:attribute``.
 
     Raises:
-        ConfigurationError: the place is malformed, or the module has no such attribute.
+        ConfigurationError: the import path is malformed, or the module has no such attribute.
     """
-    module, _, attribute = place.partition(":")
+    module, _, attribute = import_path.partition(":")
     if not (module and attribute):
-        raise ConfigurationError(f"{place!r} is not a place in a module: use the form package.module:function")
+        raise ConfigurationError(f"{import_path!r} is not an import path: use the form package.module:function")
     loaded = importlib.import_module(module)
     if not hasattr(loaded, attribute):
-        raise ConfigurationError(f"module {module} has no {attribute!r}: define it, or correct {place!r}")
+        raise ConfigurationError(f"module {module} has no {attribute!r}: define it, or correct {import_path!r}")
     return getattr(loaded, attribute)
 
 

@@ -29,7 +29,7 @@ def unwrap_type(hint: Any) -> Any:
 
 
 def split_markers(hint: Any) -> tuple[list[Field], Any]:
-    """The markers of ``hint``, and ``hint`` without Annotated and None. The latter is None for a union."""
+    """The markers of ``hint``, and ``hint`` without Annotated and None. The hint is None for a union."""
     markers: list[Field] = []
     while True:
         if get_origin(hint) is Annotated:

@@ -82,7 +82,7 @@ def test_run_without_webhooks_has_no_such_flag(
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("steersman", "shop: 'steersman' is not a place in a module: use the form package.module:function"),
+        ("steersman", "shop: 'steersman' is not an import path: use the form package.module:function"),
         ("steersman:begin", "shop: module steersman has no 'begin': define it, or correct 'steersman:begin'"),
     ],
 )
