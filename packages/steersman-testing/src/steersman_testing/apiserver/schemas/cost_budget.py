@@ -73,7 +73,10 @@ def check_budget(obj: JsonObject, old: Any, schema: JsonObject) -> None:
 
 
 class _Longest(NamedTuple):
-    """Length of the longest string, and of the longest list or map, as powers of two."""
+    """Lengths of the longest string and the longest list or map.
+
+    They are rounded up to powers of two.
+    """
 
     string: int
     collection: int
@@ -100,7 +103,10 @@ _bounded_results: dict[tuple[int, _Longest], tuple[JsonObject, bool]] = {}
 
 
 def _exceeds_budget_at(schema: JsonObject, longest: _Longest) -> bool:
-    """Return True if an object with strings and collections of these lengths everywhere may exceed the budget."""
+    """Return True if objects of these lengths may exceed the budget.
+
+    Each string, list and map counts as long as the longest.
+    """
     key = id(schema), longest
     # The reference to the schema keeps its id unique.
     if (cached := _bounded_results.get(key)) is None:
