@@ -186,7 +186,7 @@ def _condition(status: Json, type: str) -> Json | None:
 
 
 def _is_behind(observer: Json, generation: object) -> bool:
-    """Return True if a status or a condition is of an older generation."""
+    """Return True if a status or condition has an older generation."""
     observed = observer.get("observedGeneration")
     return isinstance(observed, int) and isinstance(generation, int) and observed < generation
 
