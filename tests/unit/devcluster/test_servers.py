@@ -20,30 +20,40 @@ from devcluster.progress import Progress
 
 # The argv of the loader: the program name and library path precede the program.
 LOADER = '#!/bin/sh\nshift 4\nexec "$@"\n'
-VERSIONS = {"trixie": "postgres (PostgreSQL) 17.6", "sid": "mysqld  Ver 9.7.0 for Linux"}
-PROGRAMS = {release.suite: release.programs for release in (database_servers.TRIXIE, database_servers.SID)}
+RELEASES = {
+    "trixie": database_servers.TRIXIE,
+    "sid": database_servers.SID,
+    "prometheus": database_servers.PROMETHEUS,
+}
+VERSIONS = {
+    "trixie": "postgres (PostgreSQL) 17.6",
+    "sid": "mysqld  Ver 9.7.0 for Linux",
+    "prometheus": "prometheus, version 2.53.3+ds1",
+}
 
 
 class FakeMmdebstrap:
-    """Replaces mmdebstrap. ``contents`` defines the unpacked files of each suite."""
+    """Replaces mmdebstrap. ``contents`` defines the unpacked files of each release."""
 
     def __init__(self) -> None:
-        self.unpacked_suites: list[str] = []
+        self.unpacked: list[str] = []
         self.contents: dict[str, Callable[[Path], None]] = {
-            suite: partial(unpack, suite=suite, command=f"echo '{version}'") for suite, version in VERSIONS.items()
+            name: partial(unpack, name=name, command=f"echo '{version}'") for name, version in VERSIONS.items()
         }
 
     def __call__(self, arguments: Sequence[str], log: Path, **options: Any) -> None:
         *_, suite, made = arguments
-        self.unpacked_suites.append(suite)
+        (name,) = (n for n, release in RELEASES.items() if f"--include={','.join(release.packages)}" in arguments)
+        assert suite == RELEASES[name].suite
+        self.unpacked.append(name)
         Path(made).mkdir()
-        self.contents[suite](Path(made))
+        self.contents[name](Path(made))
 
 
-def unpack(made: Path, suite: str, command: str) -> None:
+def unpack(made: Path, name: str, command: str) -> None:
     """Write programs that run ``command``."""
     write(made / "usr/lib64/ld-linux-x86-64.so.2", LOADER)
-    for program in PROGRAMS[suite]:
+    for program in RELEASES[name].programs:
         write(made / program, f"#!/bin/sh\n{command}\n")
 
 
@@ -70,25 +80,24 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeMmdebstrap:
 def ensure_releases() -> tuple[list[str], str]:
     """Return the available releases and the printed messages."""
     notes = io.StringIO()
-    return [
-        root.name.partition("-")[0] for root in database_servers.ensure(Progress(Console(file=notes)))
-    ], notes.getvalue()
+    found = database_servers.ensure(Progress(Console(file=notes)))
+    return [name for name, release in RELEASES.items() if database_servers.root(release) in found], notes.getvalue()
 
 
 def test_releases_are_unpacked_once_and_programs_run(mirror: FakeMmdebstrap) -> None:
-    assert ensure_releases()[0] == ensure_releases()[0] == ["trixie", "sid"]
-    assert sorted(mirror.unpacked_suites) == ["sid", "trixie"]
-    for release in (database_servers.TRIXIE, database_servers.SID):
+    assert ensure_releases()[0] == ensure_releases()[0] == list(RELEASES)
+    assert sorted(mirror.unpacked) == sorted(RELEASES)
+    for name, release in RELEASES.items():
         root = database_servers.root(release)
         assert root is not None
         for program in release.programs:
-            assert VERSIONS[release.suite] in subprocess.check_output([root / program], text=True)
+            assert VERSIONS[name] in subprocess.check_output([root / program], text=True)
 
 
 def test_release_of_other_version_is_not_installed(mirror: FakeMmdebstrap, tmp_path: Path) -> None:
     mirror.contents["sid"] = lambda made: unpack(made, "sid", f"ls {tmp_path}; echo Ver 9.8.0")
     found, notes = ensure_releases()
-    assert found == ["trixie"]
+    assert found == ["trixie", "prometheus"]
     assert "MySQL 9.7 cannot be had" in notes
     assert "Ver 9.8.0" in notes
     assert "sid-1\n" not in notes
@@ -96,7 +105,7 @@ def test_release_of_other_version_is_not_installed(mirror: FakeMmdebstrap, tmp_p
 
 
 def no_loader(made: Path) -> None:
-    write(made / PROGRAMS["sid"][0], "#!/bin/sh\n")
+    write(made / RELEASES["sid"].programs[0], "#!/bin/sh\n")
 
 
 def no_program(made: Path) -> None:
@@ -114,13 +123,13 @@ def test_unavailable_release_is_noted_and_retried_next_day(
     available, mirror.contents["sid"] = mirror.contents["sid"], contents
     for _ in range(2):
         found, notes = ensure_releases()
-        assert found == ["trixie"]
+        assert found == ["trixie", "prometheus"]
         assert "MySQL 9.7 cannot be had" in notes
-    assert mirror.unpacked_suites.count("sid") == 1
+    assert mirror.unpacked.count("sid") == 1
     mirror.contents["sid"] = available
     (remembered,) = tmp_path.glob("sid-*")
     yesterday = time.time() - 25 * 3600
     os.utime(remembered, (yesterday, yesterday))
     found, notes = ensure_releases()
-    assert found == ["trixie", "sid"]
+    assert found == list(RELEASES)
     assert "cannot be had" not in notes

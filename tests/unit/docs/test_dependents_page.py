@@ -10,10 +10,11 @@ from framework_support.documented_code import DOCS, Pages
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
-from steersman.manager import Manager
+from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, find_condition
 from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
+from steersman_testing.workloads import complete_workloads
 
 PAGE = "how-to/declare-dependents.md"
 OPERATOR = "system:serviceaccount:default:shops"
@@ -67,3 +68,31 @@ async def test_dependents_page_operator_applies_and_prunes(pages: Pages) -> None
     assert shops.reachable_service(await client.get(shops.Shop, KEY)).ready is shops.has_endpoint
     manager.stop()
     await running
+
+
+@virtual_time
+async def test_dependents_page_reports_replicas_and_errors(pages: Pages) -> None:
+    shops = pages(PAGE)("shops")
+    server = InMemoryApiServer(runtime := virtual_runtime())
+    server.register(shops.Shop)
+    manager, workloads = Manager(server, runtime=runtime), Manager(server, ManagerOptions(name="w"), runtime)
+    builder = manager.controller(shops.Shop).owns(Job).owns(shops.Deployment)
+    builder.complete(shops.ReportingShopReconciler)
+    complete_workloads(workloads)
+    running = [asyncio.create_task(each.run()) for each in (manager, workloads)]
+    client, metadata = Client(server), ObjectMeta(name=KEY.name, namespace=KEY.namespace)
+    server.fail_next(lambda request: "/deployments/" in request.path, 500, times=8)
+    await client.create(shops.Shop(metadata=metadata, spec=shops.ShopSpec(image="shop:1", replicas=2)))
+    await runtime.clock.sleep(0.1)
+    status = (await client.get(shops.Shop, KEY)).status
+    condition = find_condition(status.conditions, "Ready")
+    assert condition is not None
+    assert (condition.reason, status.ready_replicas) == ("ReconcileFailed", 0)
+    await runtime.clock.sleep(60)
+    status = (await client.get(shops.Shop, KEY)).status
+    condition = find_condition(status.conditions, "Ready")
+    assert condition is not None
+    assert (condition.status, status.ready_replicas) == ("True", 2)
+    for each in (manager, workloads):
+        each.stop()
+    await asyncio.gather(*running)

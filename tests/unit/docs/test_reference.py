@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 import pytest
+import typer
 from typer.main import get_command
 
 from devcluster.__main__ import app as devcluster
@@ -157,15 +158,21 @@ def test_reference_lists_every_project_command() -> None:
         name for name in flatten_commands(group) if f"steersman {name}" not in page and f"`{name}`" not in page
     ] == []
     others = ("create", "crd", "testing", "version")
-    found = [command for name, command in group.commands.items() if name not in others]
-    found += group.commands["create"].commands.values()
+    commands = subcommands(group)
+    found = [command for name, command in commands.items() if name not in others]
+    found += subcommands(commands["create"]).values()
     options = {o for command in found for p in command.params for o in p.opts if o.startswith("--")}
     assert {"--crd-version", "--url"} <= options
     assert sorted(o for o in options - {"--reload"} if f"`{o}`" not in page) == []
 
 
+def subcommands(group: Any) -> dict[str, Any]:
+    context = typer.Context(group)
+    return {name: group.get_command(context, name) for name in group.list_commands(context)}
+
+
 def flatten_commands(group: Any, prefix: str = "") -> Iterator[str]:
-    for name, command in group.commands.items():
+    for name, command in subcommands(group).items():
         if hasattr(command, "commands"):
             yield from flatten_commands(command, f"{prefix}{name} ")
         else:

@@ -31,3 +31,10 @@ async def test_webhooks_page_handlers_and_test_pass(pages: Pages) -> None:
     other = page.Shop(metadata=ObjectMeta(name="b", namespace="default"), spec=page.ShopSpec(replicas=-1))
     with pytest.raises(Invalid):
         await client.create(other)
+
+
+def test_webhooks_page_admission_test_passes(pages: Pages) -> None:
+    load = pages("how-to/write-webhooks.md")
+    server = InMemoryApiServer(virtual_runtime())
+    server.register(load("shop").Shop)
+    load("test_admission").test_domain_cannot_change(server)

@@ -79,4 +79,7 @@ def _delay_reason(entry: dict[str, Any]) -> str:
 def _format_outcome(entry: dict[str, Any]) -> str:
     summary = f"{entry['result']} in {entry['duration_seconds']:.3f} s"
     blocking = [f"{b['kind']} {b['object']}: {b['message']}" for b in entry.get("blocking_dependents", ())]
-    return "\n".join([summary, *entry["errors"], *blocking])
+    unpruned = [
+        f"{u['kind']} {u['object']}: not declared, prune stopped" for u in entry.get("unpruned_dependents", ())
+    ]
+    return "\n".join([summary, *entry["errors"], *blocking, *unpruned])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -29,6 +30,9 @@ def serve_webhooks(server: InMemoryApiServer, manager: Manager, serving: Webhook
     for path in [*paths, *([CONVERT_PATH] if manager.webhooks.conversions else [])]:
         server.serve_webhook(_url(serving, path), _Handler(manager, path))
     server.load(*manager.webhooks.configurations(serving))
+    if manager.options.webhooks is None:
+        # Otherwise the manager warns at its start that nothing serves the webhooks.
+        manager.options = replace(manager.options, serve_webhooks=False)
 
 
 class _Handler:

@@ -1,4 +1,4 @@
-"""steersman explain: outcomes of reconciles and blocking dependents."""
+"""steersman explain: outcomes of reconciles, blocking and unpruned dependents."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ RECENT: dict[str, Any] = {
     "blocking_dependents": [
         {"kind": "Job", "object": "orders/migrate", "message": "0 of 1 pods have succeeded", "failed": False}
     ],
+    "unpruned_dependents": [{"kind": "ConfigMap", "object": "orders/news"}],
 }
 CONTROLLERS: list[dict[str, Any]] = [{"name": "shop", "running": [], "queue": {"waiting": [], "delayed": []}}]
 
 
-def test_explain_shows_blocking_dependents(
+def test_explain_shows_blocking_and_unpruned_dependents(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fetch_json(url: str, path: str, query: str) -> Any:
@@ -35,3 +36,4 @@ def test_explain_shows_blocking_dependents(
     output = " ".join(capsys.readouterr().out.split())
     assert "success in 0.250 s" in output
     assert "Job orders/migrate:" in output
+    assert "ConfigMap orders/news: not" in output

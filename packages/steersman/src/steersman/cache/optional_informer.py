@@ -10,8 +10,8 @@ from steersman.cache.informer import Informer
 from steersman.cache.options import WatchScope
 from steersman.client import Client
 from steersman.client.discovery import is_served
-from steersman.errors import ApiError, ConnectionFailed
-from steersman.meta import Object
+from steersman.errors import ApiError, ConnectionFailed, Forbidden
+from steersman.meta import Object, ObjectKey
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
 
@@ -39,6 +39,7 @@ class OptionalInformer(Informer[T]):
         super().__init__(client, kind, runtime=runtime, scopes=scopes)
         self.is_served: bool | None = None
         self._discovered = asyncio.Event()
+        self._has_logged_forbidden = False
         self._change_subscribers: list[Callable[[], None]] = []
 
     def on_served_change(self, subscriber: Callable[[], None]) -> None:
@@ -51,6 +52,14 @@ class OptionalInformer(Informer[T]):
     async def wait_for_discovery(self) -> None:
         """Wait for the first discovery."""
         await self._discovered.wait()
+
+    def is_uncertain(self, key: ObjectKey | None = None) -> bool:
+        """See ``Informer.is_uncertain``. An absent kind has no object to read."""
+        return self.is_served is not False and super().is_uncertain(key)
+
+    def is_complete(self, key: ObjectKey) -> bool:
+        """See ``Informer.is_complete``. False for an absent kind: discovery may lag behind a new CRD."""
+        return self.is_served is True and super().is_complete(key)
 
     async def run(self) -> None:
         """Run the reflectors while the server serves the kind, until cancelled."""
@@ -71,6 +80,14 @@ class OptionalInformer(Informer[T]):
         """Return True if the kind is served; None if discovery failed."""
         try:
             return await is_served(self._client, self.kind.api_resource)
+        except Forbidden as error:
+            if not self._has_logged_forbidden:
+                self._has_logged_forbidden = True
+                log.warning(
+                    "discovery of an optional kind is forbidden: grant the ClusterRole system:discovery",
+                    kind=self.name,
+                    error=str(error),
+                )
         except (ApiError, ConnectionFailed) as error:
             # An unreachable server says nothing about the kind, and the other informers report it.
             log.debug("discovery failed", kind=self.name, error=str(error))

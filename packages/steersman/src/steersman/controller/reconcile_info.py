@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+import structlog
+
+from steersman.controller.events import EventRecorder
 from steersman.controller.queue import QueueItem
 from steersman.controller.request import Request
 from steersman.controller.triggers import Trigger
-from steersman.dependents import BlockingDependent, DependentsState
+from steersman.dependents import BlockingDependent, DependentsState, PrunedObject
+from steersman.meta import Object
 from steersman.observability.logging import log_context
 from steersman.observability.runtime import Clock
 
@@ -28,6 +32,7 @@ class ReconcileInfo:
         requeue_after: the ``requeue_after`` of the result, or None.
         errors: classes of the errors of the reconcile and of its status update.
         blocking: the dependents that block the next step: see ``steersman.dependents``.
+        unpruned: the undeclared dependents of a stopped prune.
         trace_id: 32 hexadecimal digits if tracing is enabled. Each log line contains them.
     """
 
@@ -46,6 +51,7 @@ class ReconcileInfo:
         "requeue_after",
         "result",
         "trace_id",
+        "unpruned",
     )
 
     def __init__(
@@ -60,6 +66,7 @@ class ReconcileInfo:
         self.requeue_after: float | None = None
         self.errors: tuple[str, ...] = ()
         self.blocking: tuple[BlockingDependent, ...] = ()
+        self.unpruned: tuple[PrunedObject, ...] = ()
         self._item = item
         self._clock = clock
         self._random = id_random
@@ -137,6 +144,7 @@ class ReconcileInfo:
                 {"kind": b.kind, "object": str(b.key), "message": b.message, "failed": b.failed}
                 for b in self.blocking
             ],
+            "unpruned_dependents": [{"kind": each.kind, "object": str(each.key)} for each in self.unpruned],
             "triggers": [trigger.to_builtins() for trigger in self.triggers],
             "omitted_triggers": self.omitted,
         }
@@ -145,11 +153,19 @@ class ReconcileInfo:
         return f"<ReconcileInfo {self.controller} {self.request} attempt {self.attempt}: {list(self.triggers)}>"
 
 
-def report_dependents(state: DependentsState) -> None:
-    """Record ``state`` in the running reconcile, for debug endpoints."""
+def report_dependents(
+    events: EventRecorder, log: structlog.typing.FilteringBoundLogger, owner: Object, state: DependentsState
+) -> None:
+    """Record ``state`` in the running reconcile, for debug endpoints.
+
+    A stopped prune is logged and recorded as an Event of ``owner``: reconcilers may ignore the state.
+    """
     info = current_reconcile()
     if info is not None:
-        info.blocking = state.blocking
+        info.blocking, info.unpruned = state.blocking, state.unpruned
+    if state.unpruned:
+        log.warning("prune stopped", reason=state.message)
+        events.warning(owner, "PruneStopped", state.message, action="Prune")
 
 
 def current_reconcile() -> ReconcileInfo | None:

@@ -56,11 +56,10 @@ def normalize_steps(steps: Iterable[Step]) -> tuple[tuple[Dependent, ...], ...]:
     """Return each step as a tuple of dependents.
 
     Raises:
+        TypeError: a step is not an object, a Dependent, or a tuple of them.
         ValueError: an object is declared twice.
     """
-    normalized = tuple(
-        tuple(each if isinstance(each, Dependent) else Dependent(each) for each in _as_tuple(step)) for step in steps
-    )
+    normalized = tuple(tuple(_as_dependent(each) for each in _as_tuple(step)) for step in steps)
     seen: set[tuple[str, str, ObjectKey]] = set()
     for dependent in (each for step in normalized for each in step):
         identity = identity_of(dependent.kind, dependent.key)
@@ -84,6 +83,21 @@ def with_label(config: Config, name: str, value: str) -> Config:
     labels = config.metadata.labels
     declared = {**labels, name: value} if labels else {name: value}
     return replace(config, metadata=replace(config.metadata, labels=declared))
+
+
+def _as_dependent(each: Dependent | Config) -> Dependent:
+    if isinstance(each, Dependent):
+        return each
+    _require_object(each)
+    return Dependent(each)
+
+
+def _require_object(each: object) -> None:
+    if not isinstance(each, ApplyConfiguration | Object):
+        raise TypeError(
+            f"a step must be an object, a Dependent, or a tuple of them, not a {type(each).__name__}. "
+            "Write (a, b) for objects that are applied together."
+        )
 
 
 def _as_tuple(step: Step) -> tuple[Dependent | Config, ...]:

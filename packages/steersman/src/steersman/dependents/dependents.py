@@ -27,7 +27,7 @@ class Dependents:
         controller: name of the controller, the value of the label.
         owned: kinds that the builder declared with ``owns``. None allows all kinds.
         prunable: kinds that the builder declared with ``prune=True``.
-        report: receives the state of each call.
+        report: receives the owner and the state of each call.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Dependents:
         controller: str = "steersman",
         owned: Collection[type[Object]] | None = None,
         prunable: Collection[type[Object]] = (),
-        report: Callable[[DependentsState], None] | None = None,
+        report: Callable[[Object, DependentsState], None] | None = None,
     ) -> None:
         self._client = client
         self._controller = controller
@@ -60,6 +60,7 @@ class Dependents:
             AlreadyOwned, NotOwned: an object is not controlled by ``owner``.
             ConfigurationError: a kind is not declared with ``owns``, or the controller's name is not a label value.
             Conflict: an object to prune has changed; reconcile again.
+            TypeError: a step is a list: write a tuple.
             ValueError: an object is declared twice, or ``prune_limit`` is out of range.
         """
         if not 0 <= prune_limit <= 1:
@@ -78,8 +79,8 @@ class Dependents:
                     blocking.append(BlockingDependent(kind, dependent.key, readiness.message, readiness.failed))
             if blocking:
                 total = sum(len(each) for each in declared)
-                return self._reported(DependentsState(tuple(objects), tuple(blocking), total=total))
-        return self._reported(await self._prune(owner, declared, tuple(objects), prune_limit))
+                return self._reported(owner, DependentsState(tuple(objects), tuple(blocking), total=total))
+        return self._reported(owner, await self._prune(owner, declared, tuple(objects), prune_limit))
 
     async def _apply(self, dependent: Dependent, owner: Object) -> Object:
         config = with_label(dependent.config, DEPENDENT_OF_LABEL, self._controller)
@@ -95,14 +96,15 @@ class Dependents:
             obj
             for kind in self._prunable
             for obj in await self._client.list(kind, labels=labels, owner=owner)
-            if identity_of(kind, obj.key) not in identities
+            if identity_of(kind, obj.key) not in identities and obj.metadata.deletion_timestamp is None
         ]
+        # Without terminating objects: a slow finalizer would raise the limit.
         total = len(identities) + len(undeclared)
-        present = [obj for obj in undeclared if obj.metadata.deletion_timestamp is None]
-        names = tuple(PrunedObject(type(obj).api_resource.kind, obj.key) for obj in present)
-        if len(present) > total * limit:
+        # Sorted, so that repeated Events have the same text.
+        names = tuple(sorted((PrunedObject(type(obj).api_resource.kind, obj.key) for obj in undeclared), key=str))
+        if len(undeclared) > total * limit:
             return DependentsState(objects, unpruned=names, total=total)
-        for obj in present:
+        for obj in undeclared:
             await self._delete(obj)
         return DependentsState(objects, pruned=names, total=len(identities))
 
@@ -129,7 +131,7 @@ class Dependents:
                     f".owns({resource.kind}), so that its changes reconcile the owner"
                 )
 
-    def _reported(self, state: DependentsState) -> DependentsState:
+    def _reported(self, owner: Object, state: DependentsState) -> DependentsState:
         if self._report is not None:
-            self._report(state)
+            self._report(owner, state)
         return state

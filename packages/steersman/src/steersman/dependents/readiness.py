@@ -1,6 +1,7 @@
 """Readiness of objects by kind.
 
-The rules follow kstatus, with two differences: a Job must be complete, and a load balancer must have an address.
+The rules follow kstatus, with three differences: a Job must be complete, a load balancer must have an address, and
+the condition ``Ready`` must be of the current generation.
 Source: ``pkg/kstatus`` of ``kubernetes-sigs/cli-utils``; "API Conventions", "Typical status properties".
 """
 
@@ -42,11 +43,13 @@ def default_readiness(obj: Object) -> Readiness:
     metadata, status = _section(content, "metadata"), _section(content, "status")
     if metadata.get("deletionTimestamp"):
         return _waiting("it is being deleted")
-    observed, generation = status.get("observedGeneration"), metadata.get("generation")
-    if observed is not None and generation is not None and observed < generation:
+    generation = metadata.get("generation")
+    if _is_behind(status, generation):
         return _waiting(f"generation {generation} is not observed yet")
     resource = type(obj).api_resource
-    rule = _RULES.get((resource.group, resource.kind), _conditions_readiness)
+    rule = _RULES.get((resource.group, resource.kind))
+    if rule is None:
+        return _conditions_readiness(status, generation)
     return rule(_section(content, "spec"), status)
 
 
@@ -129,13 +132,18 @@ def _crd_readiness(spec: Json, status: Json) -> Readiness:
     return READY if _is_true(_condition(status, "Established")) else _waiting("it is not established")
 
 
-def _conditions_readiness(spec: Json, status: Json) -> Readiness:
+def _conditions_readiness(status: Json, generation: object) -> Readiness:
     if _is_true(stalled := _condition(status, "Stalled")):
         return _failed(f"it is stalled: {_text(stalled)}")
     if _is_true(reconciling := _condition(status, "Reconciling")):
         return _waiting(f"it is reconciling: {_text(reconciling)}")
     ready = _condition(status, "Ready")
-    return READY if ready is None or _is_true(ready) else _waiting(f"it is not ready: {_text(ready)}")
+    if ready is None:
+        return READY
+    if _is_behind(ready, generation):
+        # Many controllers record the generation in their conditions only.
+        return _waiting(f"generation {generation} is not observed yet")
+    return READY if _is_true(ready) else _waiting(f"it is not ready: {_text(ready)}")
 
 
 _RULES: Mapping[tuple[str, str], Callable[[Json, Json], Readiness]] = {
@@ -175,6 +183,12 @@ def _condition(status: Json, type: str) -> Json | None:
     entries = cast("list[object]", conditions)
     found = (cast("Json", entry) for entry in entries if isinstance(entry, Mapping))
     return next((condition for condition in found if condition.get("type") == type), None)
+
+
+def _is_behind(observer: Json, generation: object) -> bool:
+    """Return True if a status or condition has an older generation."""
+    observed = observer.get("observedGeneration")
+    return isinstance(observed, int) and isinstance(generation, int) and observed < generation
 
 
 def _is_true(condition: Json | None) -> bool:

@@ -422,7 +422,7 @@ class Manager:
             controller=spec.name,
             owned=spec.owned_kinds,
             prunable=spec.prunable_kinds,
-            report=report_dependents,
+            report=partial(report_dependents, recorder, logger),
         )
         return ReconcilerContext(
             client=client, events=recorder, runtime=self.runtime, log=logger, dependents=dependents

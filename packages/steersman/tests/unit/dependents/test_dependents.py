@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from framework_support.controller_env import NAMESPACE, ControllerEnv, key
+from framework_support.controller_env import NAMESPACE, ControllerEnv, key, running
 from framework_support.widget import Widget
 from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Secret, Service
+from steersman.api.events_v1 import Event
 from steersman.client import HttpRequest, MergePatch
-from steersman.controller import RequestReconciler
+from steersman.controller import Reconciler, RequestReconciler, Result
 from steersman.dependents import (
     DEPENDENT_OF_LABEL,
     BlockingDependent,
@@ -52,7 +55,7 @@ class Shop:
             controller="widget",
             owned=(ConfigMap, Service),
             prunable=(ConfigMap,),
-            report=self.reports.append,
+            report=lambda _, state: self.reports.append(state),
         )
 
     @property
@@ -155,6 +158,50 @@ async def test_prune_of_more_than_half_is_stopped() -> None:
 
 
 @virtual_time
+async def test_prune_limit_ignores_terminating_objects() -> None:
+    shop = Shop()
+    names = "abcdefgh"
+    async with shop.env.running_cache(ConfigMap):
+        await shop.apply(config_maps(*names))
+        for name in names[4:]:
+            await shop.env.cached.patch(ConfigMap, key(name), MergePatch({"metadata": {"finalizers": ["x.io/y"]}}))
+        assert len((await shop.apply(config_maps(*names[:4]))).pruned) == 4
+        state = await shop.apply(config_map("a"))
+        assert state.message.startswith("3 of 4 dependents are not declared")
+
+
+@virtual_time
+async def test_prune_stopped_is_reported() -> None:
+    env = ControllerEnv()
+    env.create_widgets("shop")
+
+    class Fading(Reconciler[Widget]):
+        """Ignores the state of its dependents."""
+
+        async def reconcile(self, obj: Widget) -> Result:
+            declared = () if env.server.read(ConfigMap, key("a")) else config_maps("b", "a")
+            await self.dependents.apply(obj, [declared])
+            return Result(requeue_after=5)
+
+    manager = Manager(env.server, runtime=env.runtime)
+    manager.controller(Widget).owns(ConfigMap, prune=True).complete(Fading)
+    note = (
+        "2 of 2 dependents are not declared, too many to delete at once: ConfigMap orders/a; ConfigMap orders/b. "
+        "Delete them, or restore their declaration."
+    )
+    with capture_logs() as lines:
+        async with running(manager):
+            await asyncio.sleep(30)
+    assert ("prune stopped", note) in [(line["event"], line.get("reason")) for line in lines]
+    (event,) = env.server.read_all(Event, NAMESPACE)
+    assert (event.type, event.reason, event.regarding.name, event.note) == ("Warning", "PruneStopped", "shop", note)
+    assert manager.controllers[0].recent()[-1].to_builtins()["unpruned_dependents"] == [
+        {"kind": "ConfigMap", "object": "orders/a"},
+        {"kind": "ConfigMap", "object": "orders/b"},
+    ]
+
+
+@virtual_time
 async def test_prune_of_changed_object_conflicts() -> None:
     shop = Shop()
     async with shop.env.running_cache(ConfigMap):
@@ -193,6 +240,8 @@ async def test_invalid_declarations_raise() -> None:
         await shop.apply(config_map("a"), (config_map("b"), config_map("a")))
     with pytest.raises(ValueError, match="prune_limit must be between 0 and 1, not 2"):
         await shop.apply(prune_limit=2)
+    with pytest.raises(TypeError, match="a step must be an object, a Dependent, or a tuple of them, not a list"):
+        await shop.apply([config_map("a")])
     secret = core.Secret(metadata=meta.ObjectMeta(name="a", namespace=NAMESPACE))
     with pytest.raises(ConfigurationError, match=r"declare \.owns\(Secret\)"):
         await shop.apply(secret)

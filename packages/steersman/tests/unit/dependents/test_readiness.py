@@ -32,6 +32,10 @@ def readiness(kind: str, spec: Any, status: Any, **metadata: Any) -> Readiness:
     return default_readiness(unstructured(RESOURCES[kind]).of(content))
 
 
+def observed_condition(type: str, status: str, generation: object) -> dict[str, object]:
+    return {"type": type, "status": status, "message": "why", "observedGeneration": generation}
+
+
 def conditions(**statuses: str) -> list[dict[str, str]]:
     return [{"type": t, "status": s, "reason": "Because", "message": "why"} for t, s in statuses.items()]
 
@@ -68,6 +72,7 @@ def conditions(**statuses: str) -> list[dict[str, str]]:
         ("CustomResourceDefinition", {}, {"conditions": conditions(Established="True")}),
         ("Cluster", {}, {}),
         ("Cluster", {}, {"observedGeneration": 2, "conditions": conditions(Ready="True", Reconciling="False")}),
+        ("Cluster", {}, {"conditions": [observed_condition("Ready", "True", 2)]}),
     ],
 )
 def test_readiness_complete_object_is_ready(kind: str, spec: Any, status: Any) -> None:
@@ -103,6 +108,12 @@ def test_readiness_complete_object_is_ready(kind: str, spec: Any, status: Any) -
         ("Service", {"type": "LoadBalancer"}, {}, "its load balancer has no address"),
         ("CustomResourceDefinition", {}, {}, "it is not established"),
         ("Cluster", {}, {"observedGeneration": 1}, "generation 2 is not observed yet"),
+        (
+            "Cluster",
+            {},
+            {"conditions": [observed_condition("Ready", "True", 1)]},
+            "generation 2 is not observed yet",
+        ),
         ("Cluster", {}, {"conditions": conditions(Ready="False")}, "it is not ready: why"),
         ("Cluster", {}, {"conditions": conditions(Ready="Unknown")}, "it is not ready: why"),
         ("Cluster", {}, {"conditions": conditions(Reconciling="True")}, "it is reconciling: why"),
@@ -134,9 +145,21 @@ def test_readiness_object_being_deleted_is_not_ready() -> None:
     assert found == Readiness(ready=False, message="it is being deleted")
 
 
-@pytest.mark.parametrize("status", [{"conditions": "x"}, {"conditions": [1, {"type": "Ready"}]}, None, {}])
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"conditions": "x"},
+        {"conditions": [1, {"type": "Ready"}]},
+        {"conditions": [observed_condition("Ready", "True", "x")]},
+        {"observedGeneration": "x"},
+        None,
+        {},
+    ],
+)
 def test_readiness_malformed_status_raises_nothing(status: Any) -> None:
-    default_readiness(unstructured(RESOURCES["Cluster"]).of({"metadata": {"name": "a"}, "status": status}))
+    default_readiness(
+        unstructured(RESOURCES["Cluster"]).of({"metadata": {"name": "a", "generation": 2}, "status": status})
+    )
 
 
 def test_readiness_long_foreign_message_is_cut() -> None:

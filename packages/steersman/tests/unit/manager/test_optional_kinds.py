@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from framework_support.controller_env import NAMESPACE, ControllerEnv, eventually, key, running
 from framework_support.widget import Widget
 from steersman import Manager, Request, RequestReconciler, Result
 from steersman.api.apply import meta
 from steersman.api.core_v1 import ConfigMap
-from steersman.client import HttpRequest
+from steersman.client import Client, HttpRequest
 from steersman.controller import has_label
-from steersman.errors import ConfigurationError, ConnectionFailed
+from steersman.errors import ApiStatus, ConfigurationError, ConnectionFailed, Forbidden, NotFound, NotOwned
 from steersman.manager import LeaderElection, ManagerOptions
 from steersman.meta import (
     ApiResource,
@@ -57,6 +58,12 @@ class MonitorApply(ApplyConfiguration[Monitor]):
 
 
 CRDS = ApiResource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
+
+
+def monitor(interval: int) -> MonitorApply:
+    return MonitorApply(
+        metadata=meta.ObjectMeta(name="a", namespace=NAMESPACE), spec=MonitorSpecApply(interval=interval)
+    )
 
 
 class MonitoredWidgets(RequestReconciler[Widget]):
@@ -153,6 +160,47 @@ async def test_failing_discovery_keeps_optional_kind() -> None:
             cluster.server.fail_next(matching("GET", "/apis/monitoring.example.com/v1"), ConnectionFailed("lost"))
         await asyncio.sleep(SETTLED_SECONDS)
         assert len(await cluster.manager.client.list(Monitor)) == 1
+
+
+@virtual_time
+async def test_forbidden_discovery_is_logged_once() -> None:
+    cluster = Cluster()
+    forbidden = Forbidden(ApiStatus("no access to /apis", "Forbidden", 403))
+    for _ in range(3):
+        cluster.server.fail_next(matching("GET", "/apis/monitoring.example.com/v1"), forbidden)
+    with capture_logs() as lines:
+        async with running(cluster.manager):
+            await asyncio.sleep(SETTLED_SECONDS)
+    warnings = [line for line in lines if line["log_level"] == "warning"]
+    assert [(line["kind"], "system:discovery" in line["event"]) for line in warnings] == [("Monitor", True)]
+
+
+@virtual_time
+async def test_optional_absent_kind_is_read_after_lost_write() -> None:
+    cluster = Cluster()
+    async with running(cluster.manager):
+        await eventually(lambda: cluster.reconciles > 0)
+        cluster.server.fail_next(matching("PATCH", "/apis/monitoring.example.com/v1"), ConnectionFailed("lost"))
+        client = cluster.manager.client
+        with pytest.raises(ConnectionFailed):
+            await client.apply(monitor(interval=15))
+        assert await client.get_or_none(Monitor, key("a")) is None
+        assert await client.list(Monitor) == ()
+
+
+@virtual_time
+async def test_optional_new_kind_keeps_foreign_object() -> None:
+    cluster = Cluster()
+    async with running(cluster.manager):
+        await eventually(lambda: cluster.reconciles > 0)
+        client, owner = cluster.manager.client, cluster.env.read_widget("a")
+        with pytest.raises(NotFound, match="404 page not found"):
+            await client.apply(monitor(interval=15), owner=owner)
+        # Discovery lags behind the CRD.
+        cluster.install()
+        await Client(cluster.server, field_manager="helm").apply(monitor(interval=99))
+        with pytest.raises(NotOwned):
+            await client.apply(monitor(interval=15), owner=owner)
 
 
 @virtual_time

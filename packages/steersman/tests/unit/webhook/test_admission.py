@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from steersman.api.authorization_v1 import SubjectAccessReview
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
@@ -423,3 +424,16 @@ async def test_secrets_webhook_skips_its_own_secret() -> None:
     await cluster.client.create(Secret(metadata=ObjectMeta(name="webhooks-cert", namespace="default")))
     with pytest.raises(Forbidden, match="no secrets"):
         await cluster.client.create(Secret(metadata=ObjectMeta(name="other", namespace="default")))
+
+
+@virtual_time
+async def test_webhooks_served_in_process_log_no_warning() -> None:
+    cluster = AdmissionCluster()
+    cluster.manager.webhook(Shop).defaults(default_shop)
+    cluster.serve()
+    with capture_logs() as lines:
+        running = asyncio.create_task(cluster.manager.run())
+        await asyncio.sleep(1)
+        cluster.manager.stop()
+        await running
+    assert [line["event"] for line in lines if line["log_level"] == "warning"] == []
