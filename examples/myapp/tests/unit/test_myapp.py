@@ -29,7 +29,7 @@ from steersman.observability import metrics
 from steersman_testing import InMemoryApiServer, virtual_time
 
 from my_operator.api.v1.myapp import MyApp, MyAppDatabase, MyAppSpec, MyAppStatus, Release
-from my_operator.controllers.metrics import RESULTS
+from my_operator.controllers.metrics import RECONCILES, RESULTS
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 from my_operator.main import setup
 from my_operator.resources import has_database, migration_key, running_release, selector_labels
@@ -303,6 +303,8 @@ async def test_foreign_service_causes_name_conflict(apiserver: InMemoryApiServer
 
 @virtual_time
 async def test_metric_is_removed_with_its_object(apiserver: InMemoryApiServer) -> None:
+    RECONCILES.clear()  # series of tests that ended with objects
+
     def shown() -> dict[str, float]:
         named = {"namespace": KEY.namespace, "name": KEY.name}
         values = {
