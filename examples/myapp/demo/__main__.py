@@ -74,11 +74,11 @@ class DevProcess:
         return "cache synced" in self.log
 
     def recent_triggers(self) -> list[dict[str, Any]]:
-        """Return why the newest reconcile ran, from the debug endpoint."""
+        """Return why the newest reconciles ran, from the debug endpoint."""
         found = re.search(r"Debug endpoint\s+(http://\S+)/debug", self.log)
         if found is None:
             return []
-        with urllib.request.urlopen(f"{found[1]}/debug/controllers/myapp/recent?limit=1", timeout=10) as response:
+        with urllib.request.urlopen(f"{found[1]}/debug/controllers/myapp/recent?limit=10", timeout=10) as response:
             return [trigger for run in json.load(response) for trigger in run["triggers"]]
 
     def stop(self) -> int:
@@ -129,9 +129,13 @@ class Demo:
         with self._step("Delete the Service by hand: the operator creates it again"):
             await client.delete(Service, KEY)
             await wait_until(lambda: is_replaced(client, before.metadata.uid))
-        triggers = await asyncio.to_thread(self._dev.recent_triggers)
-        reasons = ", ".join(f"{t['kind']} {t['object']} {t['reason']}" for t in triggers if t.get("object"))
-        self._console.print(f"    It reconciled because of: {reasons or 'a timer'}", highlight=False)
+        reason = ""
+        async with asyncio.timeout(STEP_TIMEOUT_SECONDS):
+            while not reason:
+                triggers = await asyncio.to_thread(self._dev.recent_triggers)
+                named = (f"{t['kind']} {t['object']} {t['reason']}" for t in triggers if t.get("object"))
+                reason = next((name for name in named if name.startswith("Service ")), "")
+        self._console.print(f"    It reconciled because of: {reason}", highlight=False)
 
     async def _delete(self, client: Client) -> None:
         with self._step("Delete the MyApp: Kubernetes deletes the owned objects"):

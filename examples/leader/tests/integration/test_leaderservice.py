@@ -64,8 +64,7 @@ async def test_leader_is_published_with_the_operators_role(envtest: Envtest, env
             document = {"leader": "orders-1", "term": 2, "address": "10.0.0.2"}
             await wait_until(lambda: get_leader(port, key) == document)
             await wait_for_file(user, ObjectKey(envtest_namespace, "orders-file"), document)
-            found = await user.get(Pod, ObjectKey(envtest_namespace, "orders-1"))
-            assert found.metadata.labels["orders.leader.example.com/role"] == "leader"
+            await wait_for_label(user, ObjectKey(envtest_namespace, "orders-1"))
             with pytest.raises(Invalid, match="term must not decrease"):
                 await user.patch(LeaderService, key, MergePatch({"status": {"term": 1}}), subresource="status")
         finally:
@@ -76,6 +75,12 @@ async def test_leader_is_published_with_the_operators_role(envtest: Envtest, env
 async def wait_for_file(client: Client, key: ObjectKey, document: dict[str, Any]) -> None:
     async with asyncio.timeout(30):
         while json.loads((await client.get(ConfigMap, key)).data["leader.json"]) != document:
+            await asyncio.sleep(0.05)
+
+
+async def wait_for_label(client: Client, key: ObjectKey) -> None:
+    async with asyncio.timeout(30):
+        while (await client.get(Pod, key)).metadata.labels.get("orders.leader.example.com/role") != "leader":
             await asyncio.sleep(0.05)
 
 
