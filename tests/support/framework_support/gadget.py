@@ -15,6 +15,7 @@ from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import connect, load_config
 from steersman.controller import Request, RequestReconciler, Result
+from steersman.errors import AlreadyOwned
 from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, Resource, Spec, Status, resource
 from steersman.observability.logging import configure_logging
@@ -73,7 +74,15 @@ class GadgetReconciler(RequestReconciler[Gadget]):
         gadget = await self.client.get(Gadget, request)
         metadata = meta.ObjectMeta(name=request.name, namespace=request.namespace)
         data = config_map_data(gadget.spec)
-        await self.client.apply(core.ConfigMap(metadata=metadata, data=data), owner=gadget)
+        config_map = core.ConfigMap(metadata=metadata, data=data)
+        try:
+            await self.client.apply(config_map, owner=gadget)
+        except AlreadyOwned:
+            # The test servers have no garbage collector for the ConfigMap of a previous gadget.
+            found = await self.client.get_or_none(ConfigMap, config_map.key)
+            if found is not None:
+                await self.client.delete(ConfigMap, found.key, uid=found.metadata.uid)
+            await self.client.apply(config_map, owner=gadget)
         status = GadgetStatus(observed_generation=gadget.metadata.generation, fingerprint=data["fingerprint"])
         await self.client.apply_status(gadget, status)
         return Result()
@@ -81,7 +90,9 @@ class GadgetReconciler(RequestReconciler[Gadget]):
 
 def setup(manager: Manager, workers: int = 16) -> None:
     """Register the controller."""
-    manager.controller(Gadget).owns(ConfigMap).max_concurrent_reconciles(workers).complete(GadgetReconciler)
+    manager.controller(Gadget).owns(ConfigMap).needs(ConfigMap, "delete").max_concurrent_reconciles(workers).complete(
+        GadgetReconciler
+    )
 
 
 async def run(arguments: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import yaml
 
 from framework_support.helm_runner import Helm
 from framework_support.packaged_operator import Manifest, operator_container, single_manifest, with_changed
