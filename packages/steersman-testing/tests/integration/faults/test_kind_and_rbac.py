@@ -100,8 +100,9 @@ async def _set_replicas(churn: Churn, key: ObjectKey, replicas: int | str) -> No
 async def _grant(churn: Churn) -> None:
     """Grant the permissions of the operator to ``USER``."""
     metadata = meta.ObjectMeta(name=USER, namespace=churn.namespace)
+    verbs = ["get", "list", "watch", "create", "patch", "delete"]
     rules = [
-        rbac.PolicyRule(api_groups=[group], resources=resources, verbs=["get", "list", "watch", "create", "patch"])
+        rbac.PolicyRule(api_groups=[group], resources=resources, verbs=verbs)
         for group, resources in (("", ["configmaps"]), ("faults.example.com", ["gadgets", "gadgets/status"]))
     ]
     await churn.client.apply(rbac.Role(metadata=metadata, rules=rules))
