@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from steersman import CachedClient, NotFound, ObjectKey
 from steersman.api.core_v1 import ConfigMap, Namespace, Secret
@@ -18,27 +19,14 @@ async def read_inputs(client: CachedClient, prometheus: Prometheus) -> Inputs:
     """Return selected monitors and rules, and data that they refer to."""
     spec, own = prometheus.spec, prometheus.metadata.namespace
     namespaces = {each.metadata.name: each.metadata.labels for each in await client.list(Namespace)}
-    service_monitors = select(
-        await client.list(ServiceMonitor),
-        spec.service_monitor_selector,
-        spec.service_monitor_namespace_selector,
-        own_namespace=own,
-        namespaces=namespaces,
+    selected = partial(select, own_namespace=own, namespaces=namespaces)
+    service_monitors = selected(
+        await client.list(ServiceMonitor), spec.service_monitor_selector, spec.service_monitor_namespace_selector
     )
-    pod_monitors = select(
-        await client.list(PodMonitor),
-        spec.pod_monitor_selector,
-        spec.pod_monitor_namespace_selector,
-        own_namespace=own,
-        namespaces=namespaces,
+    pod_monitors = selected(
+        await client.list(PodMonitor), spec.pod_monitor_selector, spec.pod_monitor_namespace_selector
     )
-    rules = select(
-        await client.list(PrometheusRule),
-        spec.rule_selector,
-        spec.rule_namespace_selector,
-        own_namespace=own,
-        namespaces=namespaces,
-    )
+    rules = selected(await client.list(PrometheusRule), spec.rule_selector, spec.rule_namespace_selector)
     return Inputs(
         prometheus=prometheus,
         service_monitors=service_monitors,
