@@ -10,6 +10,11 @@ import typer
 
 from steersman.errors import ConfigurationError
 
+DEBUG_PORT = 8082
+"""Port where the commands look for the debug endpoint."""
+
+DEFAULT_DEBUG_URL = f"http://127.0.0.1:{DEBUG_PORT}"
+
 DebugUrlOption = Annotated[
     str, typer.Option("--url", help="URL of the operator's --debug-bind-address, or of a forwarded port.")
 ]

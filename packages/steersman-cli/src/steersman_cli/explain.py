@@ -8,7 +8,7 @@ from urllib.parse import quote
 import typer
 
 from steersman.errors import ConfigurationError
-from steersman_cli.debug_endpoint import DebugUrlOption, fetch_json, format_triggers
+from steersman_cli.debug_endpoint import DEFAULT_DEBUG_URL, DebugUrlOption, fetch_json, format_triggers
 from steersman_cli.exit_codes import report_errors
 from steersman_cli.output import OutputFormat, print_output
 
@@ -16,7 +16,7 @@ from steersman_cli.output import OutputFormat, print_output
 def explain(
     controller: Annotated[str, typer.Argument(help="Name of the controller; usually the kind in lower case.")],
     object: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Show only this object.")] = "",
-    url: DebugUrlOption = "http://127.0.0.1:8082",
+    url: DebugUrlOption = DEFAULT_DEBUG_URL,
     limit: Annotated[int, typer.Option(min=1, max=256, help="Number of recent reconciles.")] = 20,
     output: Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")] = "table",
 ) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import typer
 
 from steersman.errors import ConfigurationError
+from steersman_cli.debug_endpoint import DEBUG_PORT
 from steersman_cli.exit_codes import EXIT_CHECK_FAILED
 from steersman_cli.project import Project
 
@@ -28,8 +29,6 @@ _TERMINATED_CODES = (-signal.SIGTERM, 128 + signal.SIGTERM)
 _KEYBOARD_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STOP_SIGNALS = (*_KEYBOARD_SIGNALS, *([signal.SIGHUP] if sys.platform != "win32" else []))
 _LOOPBACK = "127.0.0.1"
-# Where ``explain`` and ``top`` look for the debug endpoint.
-_DEBUG_PORT = 8082
 # Yields every 500 ms to check whether the operator still runs.
 _WATCH_OPTIONS: dict[str, Any] = {"rust_timeout": 500, "yield_on_timeout": True}
 
@@ -161,10 +160,10 @@ def source_changes(project: Project) -> SourceChanges:
 
 def debug_address() -> str:
     """Return the address of the debug endpoint, and print another port."""
-    address = loopback_address(_DEBUG_PORT)
-    if not address.endswith(f":{_DEBUG_PORT}"):
+    address = loopback_address(DEBUG_PORT)
+    if not address.endswith(f":{DEBUG_PORT}"):
         typer.echo(
-            f"steersman: port {_DEBUG_PORT} is in use: give `steersman top` and `steersman explain` "
+            f"steersman: port {DEBUG_PORT} is in use: give `steersman top` and `steersman explain` "
             f"--url http://{address}",
             err=True,
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from steersman.errors import SteersmanError
+from steersman_cli.debug_endpoint import DEBUG_PORT
 from steersman_cli.local_operator import loopback_address
 from steersman_cli.manifests import generate_in_subprocess
 from steersman_manifests.manifest_files import Manifest
@@ -91,7 +92,7 @@ class DevSession:
         typer.echo(f"Debug endpoint  http://{self._debug_address}/debug")
         if self._has_webhooks():
             typer.echo(f"Webhooks        {self._environment.webhooks.url('')}")
-        url = "" if self._debug_address.endswith(":8082") else f" --url http://{self._debug_address}"
+        url = "" if self._debug_address.endswith(f":{DEBUG_PORT}") else f" --url http://{self._debug_address}"
         names = [f"{c['spec']['names']['plural']}.{c['spec']['group']}" for c in self._installed[0]]
         commands = [
             f"export KUBECONFIG={self._kubeconfig}",

@@ -10,12 +10,12 @@ from typing import Annotated, Literal
 import typer
 
 from steersman.errors import ConfigurationError
-from steersman_cli.debug_endpoint import DebugUrlOption
+from steersman_cli.debug_endpoint import DEFAULT_DEBUG_URL, DebugUrlOption
 from steersman_cli.exit_codes import report_errors
 
 
 def top(
-    url: DebugUrlOption = "http://127.0.0.1:8082",
+    url: DebugUrlOption = DEFAULT_DEBUG_URL,
     once: Annotated[bool, typer.Option("--once", help="Print one sample. The default without a terminal.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two samples.")] = 2.0,
     limit: Annotated[int, typer.Option(min=0, max=100, help="Number of slow reconciles.")] = 10,

@@ -112,6 +112,6 @@ def test_loopback_address_falls_back_to_free_port() -> None:
 
 def test_debug_address_in_use_prints_url(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        monkeypatch.setattr("steersman_cli.local_operator._DEBUG_PORT", other.getsockname()[1])
+        monkeypatch.setattr("steersman_cli.local_operator.DEBUG_PORT", other.getsockname()[1])
         address = debug_address()
     assert f"--url http://{address}" in capsys.readouterr().err
