@@ -25,7 +25,6 @@ _CALL_BUDGET = 1_000_000
 _OBJECT_BUDGET = 10_000_000
 _SUBSCHEMA_KEYWORDS = ("additionalProperties", "items")
 _MIN_ROUNDED_LENGTH = 16
-_MAX_BOUNDED_RESULTS = 4096
 _STRING_SCHEMA: JsonObject = {"type": "string"}
 _METADATA_SCHEMA: JsonObject = {
     "type": "object",
@@ -65,7 +64,7 @@ def check_budget(obj: JsonObject, old: Any, schema: JsonObject) -> None:
     """
     values = [v for v in (obj, old) if is_map(v)]
     # An estimate takes long and sizes change often, so try bounds first that many objects share.
-    if not _exceeds_budget_at(schema, _longest(values)):
+    if not _exceeds_budget_at(msgspec.json.encode(schema), _longest(values)):
         return
     full_schema = _with_type_meta(schema)
     if all(_exceeds_budget(_with_size_bounds(full_schema, values, size)) for size in (_rounded_size, _exact_size)):
@@ -99,22 +98,13 @@ def _longest(values: Sequence[Any]) -> _Longest:
     return _Longest(1 << (string - 1).bit_length(), 1 << (collection - 1).bit_length())
 
 
-_bounded_results: dict[tuple[int, _Longest], tuple[JsonObject, bool]] = {}
-
-
-def _exceeds_budget_at(schema: JsonObject, longest: _Longest) -> bool:
+@lru_cache(maxsize=1024)
+def _exceeds_budget_at(schema: bytes, longest: _Longest) -> bool:
     """Return True if objects of these lengths may exceed the budget.
 
     Each string, list and map counts as long as the longest.
     """
-    key = id(schema), longest
-    # The reference to the schema keeps its id unique.
-    if (cached := _bounded_results.get(key)) is None:
-        if len(_bounded_results) == _MAX_BOUNDED_RESULTS:
-            _bounded_results.clear()
-        exceeds = _exceeds_budget(_with_uniform_bounds(_with_type_meta(schema), longest))
-        cached = _bounded_results[key] = schema, exceeds
-    return cached[1]
+    return _exceeds_budget(_with_uniform_bounds(_with_type_meta(msgspec.json.decode(schema)), longest))
 
 
 def _with_uniform_bounds(schema: JsonObject, longest: _Longest) -> JsonObject:
