@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from framework_support.leases import now, read_lease, wait_until
 from steersman.api.coordination_v1 import Lease, LeaseSpec
 from steersman.client import Client, HttpRequest, MergePatch, Transport
 from steersman.errors import ConnectionFailed, LeadershipLost
@@ -86,23 +86,8 @@ class Candidate:
         return self.fence.is_leader
 
 
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
 def lease(server: InMemoryApiServer) -> LeaseSpec:
-    found = server.read(Lease, LEASE)
-    assert found is not None
-    return found.spec
-
-
-async def wait_until(condition: Callable[[], bool], within: float) -> float:
-    """Seconds until ``condition`` held."""
-    began = now()
-    async with asyncio.timeout(within):
-        while not condition():
-            await asyncio.sleep(0.01)
-    return now() - began
+    return read_lease(server, LEASE)
 
 
 @virtual_time

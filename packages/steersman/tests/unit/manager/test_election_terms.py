@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
 
+from framework_support.leases import now, read_lease, wait_until
 from steersman.api.coordination_v1 import Lease, LeaseSpec
 from steersman.client import Client, MergePatch
 from steersman.errors import ApiError, ConnectionFailed, LeadershipLost
@@ -89,23 +89,8 @@ class Candidate:
         await self.elector.release()
 
 
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
 def lease(server: InMemoryApiServer) -> LeaseSpec:
-    found = server.read(Lease, LEASE)
-    assert found is not None
-    return found.spec
-
-
-async def wait_until(condition: Callable[[], bool], within: float) -> float:
-    """Seconds until ``condition`` held."""
-    began = now()
-    async with asyncio.timeout(within):
-        while not condition():
-            await asyncio.sleep(0.01)
-    return now() - began
+    return read_lease(server, LEASE)
 
 
 @pytest.mark.parametrize(("known", "expected"), [((), 1), ((0, 0), 1), ((4, 7), 8), ((7, 4), 8)])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
 
 from framework_support.controller_env import NAMESPACE, ControllerEnv, key
+from framework_support.leases import now, wait_until
 from framework_support.widget import Widget, WidgetStatus
 from steersman.api.coordination_v1 import Lease
 from steersman.api.core_v1 import ConfigMap
@@ -101,16 +102,6 @@ class Replica:
     async def end(self) -> None:
         self.manager.stop()
         await self.task
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-async def wait_until(condition: Callable[[], bool], within: float) -> None:
-    async with asyncio.timeout(within):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def holder(world: ControllerEnv) -> str | None:
