@@ -12,6 +12,7 @@ from steersman.controller.reconciler import (
     ReconcilerContext,
     RequestReconciler,
     Result,
+    overrides,
 )
 from steersman.controller.request import Request
 from steersman.errors import ConfigurationError
@@ -57,8 +58,8 @@ class ObjectForm(RequestReconciler[T], Generic[T]):
         self.reconciler = reconciler
         self._kind = kind
         self._finalizer = finalizer_name(reconciler, kind.api_resource, controller)
-        self._has_cleanup = _overrides(reconciler, "cleanup")
-        self._has_status_update = _overrides(reconciler, "update_status")
+        self._has_cleanup = overrides(reconciler, Reconciler, "cleanup")
+        self._has_status_update = overrides(reconciler, Reconciler, "update_status")
         # The objects of running reconciles. A newer object would have a generation that was not reconciled yet.
         self._reconciled: dict[Request, T] = {}
 
@@ -131,7 +132,3 @@ class ObjectForm(RequestReconciler[T], Generic[T]):
         """
         current = await self.client.get_uncached_if_transformed(self._kind, obj.key)
         return current if current is not None and current.metadata.uid == obj.metadata.uid else None
-
-
-def _overrides(reconciler: Reconciler[Any], method: str) -> bool:
-    return getattr(type(reconciler), method) is not getattr(Reconciler, method)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar
 
 import structlog
 
@@ -182,7 +182,7 @@ class RequestReconciler(_ContextHolder, ABC, Generic[T]):
     @property
     def has_status_update(self) -> bool:
         """True if the class has ``update_status``."""
-        return cast("Any", type(self)).update_status is not cast("Any", RequestReconciler).update_status
+        return overrides(self, RequestReconciler, "update_status")
 
     @abstractmethod
     async def reconcile(self, request: Request) -> Result | None:
@@ -195,3 +195,8 @@ class RequestReconciler(_ContextHolder, ABC, Generic[T]):
         and counted, and the more severe one decides about the retry. It does not run if the object does not exist
         or the controller stops.
         """
+
+
+def overrides(reconciler: object, base: type, method: str) -> bool:
+    """Return True if the class of ``reconciler`` replaces a method of ``base``."""
+    return getattr(type(reconciler), method) is not getattr(base, method)
