@@ -321,7 +321,6 @@ class Builder(Generic[T]):
             source_filter=self._source_filter(get_cached),
             owned_kinds=tuple(w.kind for w in self._watches if w.origin == _OWNS),
             prunable_kinds=tuple(w.kind for w in self._watches if w.prune),
-            owned_resources=tuple(w.kind.api_resource for w in self._watches if w.origin == _OWNS),
             permissions=self._all_permissions(),
         )
 

@@ -96,7 +96,7 @@ class Controller:
     @property
     def owned_resources(self) -> tuple[ApiResource, ...]:
         """The resources that the builder declared with ``owns``."""
-        return self.spec.owned_resources
+        return tuple(kind.api_resource for kind in self.spec.owned_kinds)
 
     @property
     def needs_leader_election(self) -> bool:

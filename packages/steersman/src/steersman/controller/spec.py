@@ -42,7 +42,6 @@ class ControllerSpec:
         source_filter: decides whether a request from a source is enqueued; None accepts all.
         owned_kinds: the kinds that the builder declared with ``owns``.
         prunable_kinds: those of them with ``prune=True``.
-        owned_resources: the resources that the builder declared with ``owns``.
         permissions: the RBAC permissions that the controller needs.
     """
 
@@ -54,5 +53,4 @@ class ControllerSpec:
     source_filter: Callable[[ObjectKey], bool] | None = None
     owned_kinds: tuple[type[Object], ...] = ()
     prunable_kinds: tuple[type[Object], ...] = ()
-    owned_resources: tuple[ApiResource, ...] = ()
     permissions: tuple[Permission, ...] = ()
