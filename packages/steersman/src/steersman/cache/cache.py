@@ -256,8 +256,8 @@ class Cache:
     def _sinks_for(self, kind: type[Object], key: ObjectKey) -> tuple[InformerSink[Any], ...]:
         found = self._sinks_by_written_kind.get(kind)
         if found is None:
-            resource = _group_resource(kind)
-            sinks = tuple(sink for sink in self._sinks() if _group_resource(sink.kind) == resource)
+            resource = kind.api_resource.group_resource
+            sinks = tuple(sink for sink in self._sinks() if sink.kind.api_resource.group_resource == resource)
             found = self._sinks_by_written_kind[kind] = sinks, any(sink.scope.namespace for sink in sinks)
         sinks, is_namespaced = found
         return tuple([s for s in sinks if s.scope.namespace in ("", key.namespace)]) if is_namespaced else sinks
@@ -324,10 +324,6 @@ def _describe_error(error: Exception | None) -> str:
     if isinstance(error, Forbidden):
         return f"RBAC must allow get, list and watch: {error}"
     return str(error) or type(error).__name__
-
-
-def _group_resource(kind: type[Object]) -> tuple[str, str]:
-    return kind.api_resource.group, kind.api_resource.plural
 
 
 def _describe_resource(kind: type[Object], namespace: str) -> str:

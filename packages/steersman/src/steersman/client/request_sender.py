@@ -121,12 +121,10 @@ class RequestSender:
         ):
             if observer is not None:
                 observer.on_write_succeeded(kind, obj, raw)
-            if self._write_log is not None and observer is not None:
-                self._write_log.record(request, kind, key, before, obj.metadata.resource_version)
+                self._log_write(request, kind, key, before, obj.metadata.resource_version)
             return obj
-        if self._write_log is not None and observer is not None:
-            self._write_log.record(request, kind, key, before)
         if observer is not None:
+            self._log_write(request, kind, key)
             uid = obj.metadata.uid if obj is not None else probe.details.uid if probe.details else ""
             observer.on_deleted(kind, key, uid)
         return None
@@ -146,8 +144,7 @@ class RequestSender:
                 # The response has the previous state. It does not show which objects still exist.
                 observer.on_write_started(kind, obj.key)
                 observer.on_write_unknown(kind, obj.key)
-                if self._write_log is not None and self._write_log.is_enabled:
-                    self._write_log.record(request, kind, obj.key, "")
+                self._log_write(request, kind, obj.key)
         return page.items
 
     async def write_subresource(self, request: HttpRequest, kind: type[Object], key: ObjectKey) -> bytes:
@@ -166,13 +163,18 @@ class RequestSender:
             _notify_failure(observer, kind, key, error)
             raise
         observer.on_write_unknown(kind, key)
-        if self._write_log is not None and self._write_log.is_enabled:
-            self._write_log.record(request, kind, key, "")
+        self._log_write(request, kind, key)
         return body
 
     def decode_object(self, raw: bytes | msgspec.Raw, kind: type[T]) -> T:
         """Decode an object from JSON. Raises ``msgspec.ValidationError``."""
         return decode_object(raw, kind, self.field_manager)
+
+    def _log_write(
+        self, request: HttpRequest, kind: type[Object], key: ObjectKey, before: str = "", after: str = ""
+    ) -> None:
+        if self._write_log is not None and self._write_log.is_enabled:
+            self._write_log.record(request, kind, key, before, after)
 
     def _version_before(self, kind: type[Object], key: ObjectKey) -> str:
         """Return the resourceVersion before a write, for the write log.
@@ -211,7 +213,7 @@ def _is_deleted_by_write(kind: type[Object], obj: Object, raw: bytes) -> bool:
     meta = obj.metadata
     if meta.finalizers or meta.deletion_grace_period_seconds:
         return False
-    if (kind.api_resource.group, kind.api_resource.plural) == ("", "namespaces"):
+    if kind.api_resource.group_resource == ("", "namespaces"):
         # Namespaces have further finalizers in their spec. Without a spec in the response, the namespace counts as
         # existing.
         spec = decode(raw, _Namespace).spec

@@ -32,7 +32,7 @@ class WriteLog:
 
     def __init__(self, cached_version: VersionLookup) -> None:
         self._cached_version = cached_version
-        self._versions: OrderedDict[tuple[str, str, ObjectKey], str] = OrderedDict()
+        self._versions: OrderedDict[tuple[tuple[str, str], ObjectKey], str] = OrderedDict()
         self._log = get_logger("writes")
 
     @property
@@ -42,7 +42,7 @@ class WriteLog:
 
     def version_before(self, kind: type[Object], key: ObjectKey) -> str:
         """Return the last known resourceVersion of ``key``. Call it before the request is sent."""
-        return self._cached_version(kind, key) or self._versions.get(_identity(kind, key), "")
+        return self._cached_version(kind, key) or self._versions.get((kind.api_resource.group_resource, key), "")
 
     def record(self, request: HttpRequest, kind: type[Object], key: ObjectKey, before: str, after: str = "") -> None:
         """Log a successful write, unless it changed nothing.
@@ -55,9 +55,9 @@ class WriteLog:
             after: resourceVersion in the response, if it contains the object.
         """
         if after:
-            self._remember(_identity(kind, key), after)
+            self._remember((kind.api_resource.group_resource, key), after)
         resource = kind.api_resource
-        if (after and after == before) or (resource.group, resource.plural) in _UNLOGGED:
+        if (after and after == before) or resource.group_resource in _UNLOGGED:
             return
         verb = "apply" if request.content_type == _APPLY else _VERBS[request.method]
         fields = {"verb": verb, "kind": resource.kind, "object": str(key)}
@@ -68,15 +68,11 @@ class WriteLog:
             fields["reason"] = reason
         self._log.info("object written", **fields)
 
-    def _remember(self, identity: tuple[str, str, ObjectKey], version: str) -> None:
+    def _remember(self, identity: tuple[tuple[str, str], ObjectKey], version: str) -> None:
         self._versions[identity] = version
         self._versions.move_to_end(identity)
         if len(self._versions) > _MAX_VERSIONS:
             self._versions.popitem(last=False)
-
-
-def _identity(kind: type[Object], key: ObjectKey) -> tuple[str, str, ObjectKey]:
-    return kind.api_resource.group, kind.api_resource.plural, key
 
 
 def _subresource(request: HttpRequest, kind: type[Object], key: ObjectKey) -> str:

@@ -58,7 +58,7 @@ class Permission(Struct, frozen=True):
 
 def is_secret(resource: ApiResource) -> bool:
     """Return True if ``resource`` is that of Secrets."""
-    return (resource.group, resource.plural) == ("", "secrets")
+    return resource.group_resource == ("", "secrets")
 
 
 def require_prunable(resource: ApiResource) -> None:
@@ -67,7 +67,7 @@ def require_prunable(resource: ApiResource) -> None:
     Raises:
         ValueError: deleting them deletes data.
     """
-    if (resource.group, resource.plural) in _NEVER_PRUNED:
+    if resource.group_resource in _NEVER_PRUNED:
         raise ValueError(
             f"owns({resource.kind}, prune=True): deleting a {resource.kind} deletes data; it is never pruned"
         )

@@ -60,7 +60,7 @@ def normalize_steps(steps: Iterable[Step]) -> tuple[tuple[Dependent, ...], ...]:
         ValueError: an object is declared twice.
     """
     normalized = tuple(tuple(_as_dependent(each) for each in _as_tuple(step)) for step in steps)
-    seen: set[tuple[str, str, ObjectKey]] = set()
+    seen: set[tuple[tuple[str, str], ObjectKey]] = set()
     for dependent in (each for step in normalized for each in step):
         identity = identity_of(dependent.kind, dependent.key)
         if identity in seen:
@@ -69,9 +69,9 @@ def normalize_steps(steps: Iterable[Step]) -> tuple[tuple[Dependent, ...], ...]:
     return normalized
 
 
-def identity_of(kind: type[Object], key: ObjectKey) -> tuple[str, str, ObjectKey]:
+def identity_of(kind: type[Object], key: ObjectKey) -> tuple[tuple[str, str], ObjectKey]:
     """Return what identifies an object, whatever type it is read as."""
-    return kind.api_resource.group, kind.api_resource.plural, key
+    return kind.api_resource.group_resource, key
 
 
 def with_label(config: Config, name: str, value: str) -> Config:

@@ -32,6 +32,11 @@ class ApiResource(NamedTuple):
         """The apiVersion, such as ``apps/v1``, or ``v1`` for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def group_resource(self) -> tuple[str, str]:
+        """Group and plural, which all versions and Python types of a kind have in common."""
+        return self.group, self.plural
+
     def path(self, key: ObjectKey | None = None, *, namespace: str = "", subresource: str = "") -> str:
         """Return the URL path of an object or of a collection.
 

@@ -78,7 +78,7 @@ def _webhook_entry(webhook: Webhook[Any], verb: str, serving: WebhookServerOptio
 
 def _own_secret_exclusion(resource: ApiResource, options: WebhookServerOptions) -> dict[str, str]:
     """A match condition that excludes the Secret of the webhook server."""
-    if (resource.group, resource.plural) != ("", "secrets") or options.cert_path:
+    if resource.group_resource != ("", "secrets") or options.cert_path:
         return {}
     own_secret = f"request.namespace == '{options.namespace}' && request.name == '{options.secret_name}'"
     return {"not-its-certificate": f"!({own_secret})"}
