@@ -50,7 +50,6 @@ class Charge:
                 present = None
             elif repair := repair_of(present, config):
                 await self.client.patch(kind, config.key, repair)
-        # ``find`` has read the object, so the client need not do it again.
         applied = await self.client.apply(config, owner=self.cluster, adopt=True)
         if present is None:
             self.created(kind, config.key)

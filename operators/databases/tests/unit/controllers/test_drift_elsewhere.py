@@ -183,7 +183,7 @@ async def test_what_is_granted_where_nothing_is_declared_is_found(engine: str, h
 
 @virtual_time
 @pytest.mark.parametrize(
-    "harm, declared", [(_table, True), (_database, False)], ids=["table by another", "database by nobody"]
+    "harm, declared", [(_table, True), (_database, False)], ids=["declared table", "undeclared database"]
 )
 async def test_it_is_found_in_time_on_a_server_with_two_hundred_databases(harm: Harm, declared: bool) -> None:
     async with watched("postgresql") as world:
