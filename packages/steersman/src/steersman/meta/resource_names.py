@@ -34,7 +34,7 @@ class ApiResource(NamedTuple):
 
     @property
     def group_resource(self) -> tuple[str, str]:
-        """Group and plural, which all versions and Python types of a kind have in common."""
+        """Group and plural, the same for all versions of a kind."""
         return self.group, self.plural
 
     def path(self, key: ObjectKey | None = None, *, namespace: str = "", subresource: str = "") -> str:
