@@ -101,7 +101,7 @@ def _object_to_cel(value: JsonObject, schema: JsonObject, *, is_resource: bool) 
         if is_resource and name in ("apiVersion", "kind"):
             result[name] = content
         elif is_resource and name == "metadata":
-            result[name] = {k: content[k] for k in ("name", "generateName") if k in content}
+            result[name] = object_names(content)
         elif name in properties:
             inner: JsonObject = properties[name]
             # A null counts as an absent field.
@@ -110,3 +110,8 @@ def _object_to_cel(value: JsonObject, schema: JsonObject, *, is_resource: bool) 
         elif is_map(additional):
             result[name] = to_cel(content, additional)
     return result
+
+
+def object_names(metadata: JsonObject) -> JsonObject:
+    """Return the fields of object metadata that rules can read."""
+    return {k: metadata[k] for k in ("name", "generateName") if k in metadata}

@@ -23,7 +23,7 @@ from steersman_cel.literals import (
 )
 from steersman_cel.precision import SUB_MICROSECOND_ERROR
 from steersman_cel.rewrite import FUNCTION_PREFIX, rewrite_tree
-from steersman_cel.syntax_tree import Tree, decode_tree, encode_tree
+from steersman_cel.syntax_tree import Tree, decode_tree, encode_tree, selected_fields
 from steersman_cel.types import DYN, Type, optional_of
 
 _VARIABLES = ("self", "oldSelf", "object", "oldObject", "request")
@@ -107,12 +107,14 @@ class Program:
         type: type of the result.
         uses_old_self: the expression reads ``oldSelf``.
         cost: estimated maximum cost, in the unit of ``steersman_cel.cost``.
+        fields: fields of ``self`` and ``oldSelf`` that the expression reads. None for all.
     """
 
     type: Type
     uses_old_self: bool
     _expression: Any
     cost: int = 0
+    fields: frozenset[str] | None = None
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """Evaluate the expression.
@@ -166,7 +168,8 @@ def compile_rule(expression: str, self_type: Type, *, optional_old_self: bool) -
     variables = {"self": self_type, "oldSelf": optional_of(self_type) if optional_old_self else self_type}
     tree, checked = _parse_and_check(expression, variables)
     cost = estimate_cost(tree.root, checked, self_type)
-    return replace(_build_program(tree, checked, optional_old_self=optional_old_self), cost=cost)
+    program = _build_program(tree, checked, optional_old_self=optional_old_self)
+    return replace(program, cost=cost, fields=selected_fields(tree.root, ("self", "oldSelf")))
 
 
 def compile_expression(expression: str, variables: Mapping[str, Type]) -> Program:

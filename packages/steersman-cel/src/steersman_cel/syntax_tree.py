@@ -6,7 +6,7 @@ Source: https://github.com/google/cel-spec/blob/master/proto/cel/expr/syntax.pro
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 _TYPE_URL = b"type.googleapis.com/cel.expr.ParsedExpr"
@@ -332,3 +332,25 @@ def children(node: Node) -> list[Node]:
             return [node.range, node.init, node.condition, node.step, node.result]
         case _:
             return []
+
+
+def selected_fields(node: Node, variables: Collection[str]) -> frozenset[str] | None:
+    """Return the fields of ``variables`` that an expression selects.
+
+    None if it reads a variable in another way.
+    """
+    if isinstance(node, Ident):
+        return None if node.name in variables else frozenset()
+    if isinstance(node, Select) and isinstance(node.operand, Ident) and node.operand.name in variables:
+        return frozenset({node.field})
+    return union_of_fields(selected_fields(part, variables) for part in children(node))
+
+
+def union_of_fields(parts: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
+    """Return all fields. None if a part is None."""
+    found = frozenset[str]()
+    for fields in parts:
+        if fields is None:
+            return None
+        found |= fields
+    return found

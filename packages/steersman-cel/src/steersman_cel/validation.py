@@ -13,13 +13,15 @@ from typing import Any
 
 import msgspec
 
-from steersman_cel.conversion import to_cel
+from steersman_cel.conversion import object_names, to_cel
 from steersman_cel.engine import EvaluationError, Program, compile_rule
-from steersman_cel.types import DYN, Type, type_from_schema
+from steersman_cel.syntax_tree import union_of_fields
+from steersman_cel.types import DYN, Type, escape_identifier, type_from_schema
 from steersman_cel.values import MISSING, JsonObject, get_array, get_field, get_object, is_list, is_map
 
 VALIDATIONS_KEY = "x-kubernetes-validations"
 _MAX_MESSAGE_BYTES = 5 * 1024
+_MAX_CONFORMING_VALUES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,17 @@ def find_violations(
     Raises:
         ApiError: 501 if a function of a rule is not implemented.
     """
-    return _validate(
-        value, old, _schema_rules(schema_key(schema, root)), path, unchanged=False if ratcheting else None
-    )
+    return schema_rules(schema, root=root).find_violations(value, old, path=path, ratcheting=ratcheting)
+
+
+def schema_rules(schema: JsonObject, *, root: bool = False) -> SchemaRules:
+    """Compile the rules of ``schema``. Cached for equal schemas.
+
+    Args:
+        schema: the schema.
+        root: its values are whole objects. Defaults to False.
+    """
+    return _schema_rules(schema_key(schema, root))
 
 
 def find_default_violations(default: Any, schema: JsonObject, *, path: str = "") -> list[RuleViolation]:
@@ -116,7 +126,7 @@ def _self_type(key: bytes) -> Type:
     return type_from_schema(schema, root=root) or DYN
 
 
-class _SchemaRules:
+class SchemaRules:
     """A schema with the rules of its subtree. Nested schemas without rules are left out."""
 
     def __init__(self, schema: JsonObject, *, root: bool = False) -> None:
@@ -129,32 +139,45 @@ class _SchemaRules:
         }
         self.additional_rules = _schema_rules_or_none(schema.get("additionalProperties"))
         self.item_rules = _schema_rules_or_none(schema.get("items"))
+        self.conforming: dict[bytes, None] = {}
+
+    def find_violations(
+        self, value: Any, old: Any, *, path: str = "", ratcheting: bool = True
+    ) -> Iterator[RuleViolation]:
+        """Evaluate the rules on ``value``, and yield the violated ones. See ``find_violations``."""
+        return _validate(value, old, self, path, unchanged=False if ratcheting else None)
 
     @cached_property
     def programs(self) -> list[_CompiledRule]:
         """Compiled rules in order. Compiled lazily. Raises as ``compile_rule``."""
         return _compile_rules(schema_key(self.schema, self.root))
 
-    def field_rules(self, name: str) -> _SchemaRules | None:
+    @cached_property
+    def fields(self) -> frozenset[str] | None:
+        """Fields of a value that its rules read. None for all."""
+        programs = [p for compiled in self.programs for p in (compiled.rule, compiled.message) if p is not None]
+        return union_of_fields(p.fields for p in programs)
+
+    def field_rules(self, name: str) -> SchemaRules | None:
         return self.property_rules.get(name) if name in self.properties_schema else self.additional_rules
 
 
-def _schema_rules_or_none(schema: Any) -> _SchemaRules | None:
+def _schema_rules_or_none(schema: Any) -> SchemaRules | None:
     if not is_map(schema):
         return None
-    found = _SchemaRules(schema)
+    found = SchemaRules(schema)
     return found if found.rules or found.property_rules or found.additional_rules or found.item_rules else None
 
 
 @lru_cache(maxsize=1024)
-def _schema_rules(key: bytes) -> _SchemaRules:
+def _schema_rules(key: bytes) -> SchemaRules:
     """The rules of the schema that ``key`` encodes."""
     root, schema = msgspec.json.decode(key)
-    return _SchemaRules(schema, root=root)
+    return SchemaRules(schema, root=root)
 
 
 def _validate(
-    value: Any, old: Any, rules: _SchemaRules, path: str, *, unchanged: bool | None
+    value: Any, old: Any, rules: SchemaRules, path: str, *, unchanged: bool | None
 ) -> Iterator[RuleViolation]:
     """Yield violations in ``value``.
 
@@ -165,14 +188,12 @@ def _validate(
         return
     if unchanged is not None and old is not MISSING:
         unchanged = value == old
-    if rules.rules:
-        new = to_cel(value, rules.schema, root=rules.root)
-        before = MISSING if old is MISSING or old is None else to_cel(old, rules.schema, root=rules.root)
-        context = _RuleContext(value, new, before, rules.schema, bool(unchanged), path)
-        for rule, compiled in zip(rules.rules, rules.programs, strict=True):
-            found = context.evaluate(rule, compiled)
-            if found is not None:
-                yield found
+    if rules.rules and not rules.root:
+        yield from _evaluate_rules(value, value, old, rules, path, unchanged=bool(unchanged))
+    elif rules.rules:
+        read, before = _without_unread(value, rules), _without_unread(old, rules)
+        found = _evaluate_rules(value, read, before, rules, path, unchanged=bool(unchanged))
+        yield from _unless_known(rules, ("rules", read, before, unchanged), found)
     if is_map(value):
         yield from _validate_fields(value, old, rules, path, unchanged=unchanged)
     elif is_list(value) and rules.item_rules is not None:
@@ -182,15 +203,67 @@ def _validate(
             yield from _validate(item, old_item, rules.item_rules, f"{path}[{position}]", unchanged=unchanged)
 
 
+def _evaluate_rules(
+    value: Any, read: Any, old: Any, rules: SchemaRules, path: str, *, unchanged: bool
+) -> Iterator[RuleViolation]:
+    """Yield violations of the rules of ``value`` itself.
+
+    Args:
+        read: ``value``, at least with the fields that the rules read.
+    """
+    new = to_cel(read, rules.schema, root=rules.root)
+    before = MISSING if old is MISSING or old is None else to_cel(old, rules.schema, root=rules.root)
+    context = _RuleContext(value, new, before, rules.schema, unchanged, path)
+    for rule, compiled in zip(rules.rules, rules.programs, strict=True):
+        found = context.evaluate(rule, compiled)
+        if found is not None:
+            yield found
+
+
+def _without_unread(value: Any, rules: SchemaRules) -> Any:
+    """Return the object ``value`` without the fields that no rule reads."""
+    fields = rules.fields
+    if fields is None or not is_map(value):
+        return value
+    read = {n: v for n, v in value.items() if n in fields or escape_identifier(n) in fields}
+    if is_map(metadata := read.get("metadata")):
+        read["metadata"] = object_names(metadata)
+    return read
+
+
+def _unless_known(
+    rules: SchemaRules, values: tuple[Any, ...], violations: Iterator[RuleViolation]
+) -> Iterator[RuleViolation]:
+    """Yield ``violations``, unless there were none for equal ``values`` before.
+
+    Rules are pure functions of the values. Most writes change only the spec or only the status, and repeat the other.
+    """
+    try:
+        key = msgspec.json.encode([() if v is MISSING else (v,) for v in values])
+    except OverflowError:  # an integer of more than 64 bits
+        yield from violations
+        return
+    if key in rules.conforming:
+        return
+    found = list(violations)
+    yield from found
+    if not found:
+        if len(rules.conforming) == _MAX_CONFORMING_VALUES:
+            rules.conforming.pop(next(iter(rules.conforming)))
+        rules.conforming[key] = None
+
+
 def _validate_fields(
-    value: JsonObject, old: Any, rules: _SchemaRules, path: str, *, unchanged: bool | None
+    value: JsonObject, old: Any, rules: SchemaRules, path: str, *, unchanged: bool | None
 ) -> Iterator[RuleViolation]:
     for name, content in value.items():
         inner = rules.field_rules(name)
         if inner is None:
             continue
         field_path = f"{path}[{name}]" if name not in rules.properties_schema else f"{path}.{name}" if path else name
-        yield from _validate(content, get_field(old, name), inner, field_path, unchanged=unchanged)
+        before = get_field(old, name)
+        found = _validate(content, before, inner, field_path, unchanged=unchanged)
+        yield from _unless_known(inner, (content, before, unchanged), found) if rules.root else found
 
 
 @dataclass(frozen=True, slots=True)

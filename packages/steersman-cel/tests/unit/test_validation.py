@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from steersman_cel.engine import Program
 from steersman_cel.validation import find_default_violations, find_violations, has_rules, items_by_key, list_item_key
 from steersman_cel.values import MISSING
 
@@ -25,6 +27,7 @@ ITEMS = {
         "properties": {"name": {"type": "string", "default": "main"}, "size": ruled("self >= oldSelf")},
     },
 }
+POSITIVE_FIELDS: dict[str, Any] = {"type": "object", "properties": {"a": POSITIVE}}
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,51 @@ def test_find_violations_compares_list_items_by_key() -> None:
     old = [{"name": "a", "size": 1}, {"name": "b", "size": 5}]
     new = [{"name": "b", "size": 4}, {"name": "a", "size": 2}]
     assert [v.path for v in find_violations(new, old, ITEMS)] == ["[0].size"]
+
+
+NAMED: dict[str, Any] = {
+    "type": "object",
+    "properties": {"spec": POSITIVE_FIELDS, "status": POSITIVE_FIELDS},
+    "x-kubernetes-validations": [{"rule": "self.spec.a < 9 || self.metadata.name == 'a'"}],
+}
+
+
+def widget(name: str = "b", version: str = "1", spec: int = 1, status: int = 1) -> dict[str, Any]:
+    metadata = {"name": name, "resourceVersion": version}
+    return {"apiVersion": "v1", "kind": "Widget", "metadata": metadata, "spec": {"a": spec}, "status": {"a": status}}
+
+
+@pytest.mark.parametrize(
+    ("new", "paths"),
+    [
+        (widget(), []),
+        (widget(spec=0), ["spec.a"]),
+        (widget(status=0), ["status.a"]),
+        (widget(spec=9), [""]),
+        (widget(spec=9, name="a"), []),
+        (widget(spec=2**70), ["", "spec.a"]),
+    ],
+)
+def test_find_violations_after_conforming_object_finds_all(new: dict[str, Any], paths: list[str]) -> None:
+    for old, value in ((MISSING, widget()), (widget(), widget(version="2")), (widget(), new), (widget(), new)):
+        found = [v.path for v in find_violations(value, old, NAMED, root=True)]
+        assert found == (paths if value is new else [])
+
+
+def test_find_violations_equal_values_evaluates_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated: list[str] = []
+    evaluate = Program.evaluate
+
+    def count(program: Program, variables: Mapping[str, Any]) -> Any:
+        evaluated.append("")
+        return evaluate(program, variables)
+
+    monkeypatch.setattr(Program, "evaluate", count)
+    schema = {**NAMED, "description": "of this test"}
+    assert list(find_violations(widget(), MISSING, schema, root=True)) == []
+    assert len(evaluated) == 3
+    assert list(find_violations(widget(version="2", status=2), MISSING, schema, root=True)) == []
+    assert len(evaluated) == 4, "only the rule of the changed status"
 
 
 @pytest.mark.parametrize(("default", "violations"), [(1, 0), (0, 1)])
