@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 _FIELD_MANAGER = "steersman-cli"
 _CRD_KIND = "CustomResourceDefinition"
+_MANAGER_LABEL = "app.kubernetes.io/managed-by"
 # The order of kubectl and kustomize: objects that others need come first.
 _APPLY_FIRST = ("Namespace", _CRD_KIND, "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
 _APPLY_LAST = ("Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -82,6 +83,29 @@ class Applier:
         if not self._dry_run:
             for manifest, kind in deleting:
                 await self._wait_deleted(manifest, kind)
+
+    async def without_foreign_crds(self, manifests: list[Manifest]) -> list[Manifest]:
+        """Return the manifests without CRDs of another owner.
+
+        A CRD has another owner if the manifest has the label ``app.kubernetes.io/managed-by``, and the CRD in the
+        cluster lacks it or has another value. Each such CRD is printed.
+        """
+        owned: list[Manifest] = []
+        for manifest in manifests:
+            labels: dict[str, str] = manifest["metadata"].get("labels") or {}
+            manager = labels.get(_MANAGER_LABEL)
+            if manifest["kind"] == _CRD_KIND and manager and await self._is_foreign(manifest, manager):
+                typer.echo(f"{display_name(manifest)} kept: its label {_MANAGER_LABEL} is not {manager}")
+            else:
+                owned.append(manifest)
+        return owned
+
+    async def _is_foreign(self, crd: Manifest, manager: str) -> bool:
+        try:
+            found = await self._client.get(metadata_only(CustomResourceDefinition), _object_key(crd))
+        except NotFound:
+            return False
+        return found.metadata.labels.get(_MANAGER_LABEL) != manager
 
     async def count_objects(self, crds: list[Manifest]) -> dict[str, int]:
         """Count the objects of each CRD, by plural. CRDs without objects are omitted."""

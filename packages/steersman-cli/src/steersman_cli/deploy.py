@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from steersman_cli.exit_codes import report_errors
 from steersman_cli.packaging import PLACEHOLDER_IMAGE
 from steersman_cli.project import Project
 from steersman_manifests.manifest_files import Manifest
+
+if TYPE_CHECKING:
+    from steersman.client import Client
 
 KubeconfigOption = Annotated[
     str, typer.Option(help="Path of a kubeconfig. Defaults to $KUBECONFIG or ~/.kube/config.")
@@ -44,6 +47,8 @@ def uninstall(
     dry_run: ServerDryRunOption = False,
 ) -> None:
     """Delete the CRDs of the project. If objects of the kinds exist, it needs --force.
+
+    CRDs with another label app.kubernetes.io/managed-by than in config/crd/bases are kept.
 
     Example: steersman uninstall --dry-run
     """
@@ -85,6 +90,8 @@ def undeploy(
 ) -> None:
     """Delete the objects that deploy applied. If objects of the kinds exist, it needs --force.
 
+    CRDs with another label app.kubernetes.io/managed-by than in the manifests are kept.
+
     Example: steersman undeploy --dry-run
     """
     with report_errors():
@@ -121,7 +128,6 @@ def _apply(
     dry_run: bool,
     available_timeout: float | None = None,
 ) -> None:
-    from steersman.client import Client
     from steersman.meta import ObjectKey
     from steersman_cli.apply import Applier, display_name, run_with_client, wait_available
 
@@ -137,18 +143,35 @@ def _apply(
 
 
 def _delete(manifests: list[Manifest], kubeconfig: str, context: str, *, force: bool, dry_run: bool) -> None:
-    from steersman.client import Client
-    from steersman_cli.apply import Applier, run_with_client
+    from steersman_cli.apply import run_with_client
 
     async def delete(client: Client) -> None:
-        applier = Applier(client, dry_run=dry_run)
-        crds = [m for m in manifests if m["kind"] == "CustomResourceDefinition"]
-        counts = {} if force else await applier.count_objects(crds)
-        if counts:
-            remaining = ", ".join(f"{number} {plural}" for plural, number in counts.items())
-            raise ConfigurationError(
-                f"objects exist: {remaining}. Deleting the CRDs deletes them; delete them first, or give --force"
-            )
-        await applier.delete(manifests)
+        await delete_manifests(client, manifests, force=force, dry_run=dry_run)
 
     run_with_client(kubeconfig, context, delete)
+
+
+async def delete_manifests(client: Client, manifests: list[Manifest], *, force: bool, dry_run: bool) -> None:
+    """Delete the objects of manifests, except CRDs of another owner.
+
+    Args:
+        client: client of the cluster.
+        manifests: manifests that ``install`` or ``deploy`` applied.
+        force: delete CRDs even if objects of their kinds exist.
+        dry_run: the API server validates the deletions and stores nothing.
+
+    Raises:
+        ConfigurationError: objects of the kinds exist.
+    """
+    from steersman_cli.apply import Applier
+
+    applier = Applier(client, dry_run=dry_run)
+    owned = await applier.without_foreign_crds(manifests)
+    crds = [m for m in owned if m["kind"] == "CustomResourceDefinition"]
+    counts = {} if force else await applier.count_objects(crds)
+    if counts:
+        remaining = ", ".join(f"{number} {plural}" for plural, number in counts.items())
+        raise ConfigurationError(
+            f"objects exist: {remaining}. Deleting the CRDs deletes them; delete them first, or give --force"
+        )
+    await applier.delete(owned)

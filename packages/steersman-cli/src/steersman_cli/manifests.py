@@ -108,8 +108,12 @@ def generate_manifests(
         "config/rbac/role_binding.yaml": [_cluster_role_binding(project, role)],
         "config/rbac/leader_election_role.yaml": [election],
     }
+    configurations = f"{_WEBHOOK_DIRECTORY}/manifests.yaml"
     if serving is not None and manager.webhooks:
         documents |= _webhook_files(project, manager, serving)
+    elif (read_if_exists(project.root / configurations) or "").startswith(_HEADER):
+        # The operator does not serve earlier webhooks. An empty file stays, because a kustomization names it.
+        documents[configurations] = []
     return {name: to_generated_yaml(found) for name, found in documents.items()}
 
 

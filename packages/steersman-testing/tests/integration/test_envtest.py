@@ -23,6 +23,7 @@ from steersman_testing.envtest.directory import EnvironmentDirectory
 DEFAULT = ObjectKey("", "default")
 
 
+@pytest.mark.requirement("design/integration-tests")
 async def test_envtest_serves_an_administrator(envtest: Envtest) -> None:
     assert envtest.kubeconfig_dict["current-context"] == "envtest"
     assert envtest.kubeconfig.stat().st_mode & 0o077 == 0

@@ -53,6 +53,7 @@ async def test_install_crds_serves_the_type(envtest: Envtest, envtest_namespace:
             await client.create(_new_widget(envtest_namespace, "b", depth=-1))
 
 
+@pytest.mark.requirement("overview/integration-tests")
 async def test_files_are_installed_and_changed(envtest: Envtest, envtest_namespace: str, tmp_path: Path) -> None:
     crd = definition(Gadget)
     crd["metadata"]["name"] = f"{crd['spec']['names']['plural']}.{GROUP}"

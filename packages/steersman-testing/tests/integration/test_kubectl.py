@@ -275,6 +275,7 @@ async def wait_until_explained(kubectl: Kubectl, kind: str) -> None:
         await asyncio.sleep(0.1)
 
 
+@pytest.mark.requirement("programming/kubectl")
 @pytest.mark.parametrize("session", SESSIONS)
 async def test_kubectl_output_equals_real_server(session: str, envtest: Envtest, tmp_path: Path) -> None:
     for name in ("memory", "real"):
@@ -335,6 +336,7 @@ async def test_kubectl_token_is_accepted_over_tls(tmp_path: Path) -> None:
         assert (await kubectl("auth", "whoami", "--token", "guessed")).code == 1
 
 
+@pytest.mark.requirement("user/finalizer")
 async def test_kubectl_delete_waits_for_finalizers(tmp_path: Path) -> None:
     server = InMemoryApiServer()
     async with serve(server) as endpoint:

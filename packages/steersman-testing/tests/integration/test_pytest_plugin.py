@@ -203,6 +203,7 @@ def test_plugin_webhook_file_errors_are_reported_in_one_line(project: pytest.Pyt
     result.stdout.fnmatch_lines(["*hooks.yaml has no MutatingWebhookConfiguration or ValidatingWebhookConfiguration"])
 
 
+@pytest.mark.requirement("design/integration-tests")
 def test_the_documented_test_passes(project: pytest.Pytester) -> None:
     _write("test-an-operator", project)
     result = project.runpytest_subprocess("-p", "steersman_testing.pytest_plugin", "test_on_the_api_server.py")

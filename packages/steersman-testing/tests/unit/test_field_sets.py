@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from steersman_testing.apiserver.fields.field_paths import compare
-from steersman_testing.apiserver.schemas.keywords import HasKeyword
+from steersman_testing.apiserver.schemas.schema_cache import has_keyword
 from steersman_testing.apiserver.shapes import DEDUCED, SchemaShape, Shape
 
 SPEC: dict[str, Any] = {
@@ -74,13 +74,13 @@ def test_compare_returns_added_removed_and_modified(
 
 
 def test_keyword_is_found_at_any_depth() -> None:
-    mentions = HasKeyword("x-kubernetes-list-type")
+    mentions = has_keyword("x-kubernetes-list-type")
     without = {"properties": {"a": {"type": "array"}}}
     assert [mentions(s) for s in (SPEC, without, SPEC, without)] == [True, False, True, False]
     assert mentions({"anyOf": [{"items": {"x-kubernetes-list-type": "set"}}]})
 
 
 def test_keywords_distinguish_schemas_at_reused_addresses() -> None:
-    mentions = HasKeyword("a")
+    mentions = has_keyword("a")
     # Create more schemas than the cache keeps, at reused addresses if possible.
     assert [mentions({"a" if n % 3 else "b": n}) for n in range(30_000)] == [bool(n % 3) for n in range(30_000)]

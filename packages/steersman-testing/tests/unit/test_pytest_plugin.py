@@ -128,6 +128,7 @@ def test_plugin_without_autoload_needs_option(clean: pytest.Pytester, monkeypatc
     run(clean, "-p", PLUGIN).assert_outcomes(passed=1)
 
 
+@pytest.mark.requirement("design/unit-tests")
 @pytest.mark.parametrize("source", ["greetings", "greetings:Greeting", "crds", "crds/greetings.json"])
 def test_an_api_server_in_memory(clean: pytest.Pytester, source: str) -> None:
     configure(clean, f'steersman_crds = ["{source}"]')

@@ -68,6 +68,10 @@ class DevSession:
         installed_crds, installed_webhooks = self._installed
         if crds and crds != installed_crds:
             self._environment.install_crds(*crds)
+        kept = {(each["kind"], each["metadata"]["name"]) for each in webhooks}
+        removed = [each for each in installed_webhooks if (each["kind"], each["metadata"]["name"]) not in kept]
+        if removed:
+            self._environment.uninstall_webhooks(*removed)
         if webhooks and webhooks != installed_webhooks:
             self._environment.install_webhooks(*webhooks)
         self._installed = (crds, webhooks)

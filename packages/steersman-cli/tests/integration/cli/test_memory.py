@@ -23,6 +23,7 @@ TIMEOUT_SECONDS = 240
 DATABASE_USER = unstructured(ApiResource("mygroup.handsomeguy.cn", "v1alpha1", "DatabaseUser", "databaseusers"))
 
 
+@pytest.mark.requirement("overview/limits")
 @pytest.mark.timeout(TIMEOUT_SECONDS + 60)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 async def test_operator_memory_with_2000_objects_is_below_limit(envtest: Envtest, tmp_path: Path) -> None:

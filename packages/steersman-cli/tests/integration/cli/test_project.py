@@ -50,6 +50,7 @@ def run_checked(environment: dict[str, str], root: Path, *command: str, **more: 
     return completed.stdout + completed.stderr
 
 
+@pytest.mark.requirement("design/scaffold")
 def test_scaffolded_project_tests_pass(environment: dict[str, str], project: Path, envtest: Envtest) -> None:
     output = run_checked(environment, project, "make", "test", "test-integration")
     assert "2 passed" in output
@@ -57,6 +58,7 @@ def test_scaffolded_project_tests_pass(environment: dict[str, str], project: Pat
     assert "skipped" in run_checked(environment, project, "make", "test-e2e", KUBECONFIG="", HOME=str(project))
 
 
+@pytest.mark.requirement("design/generated-code", "overview/project-commands", "user/scaffold")
 async def test_scaffolded_operator_runs(environment: dict[str, str], project: Path, envtest: Envtest) -> None:
     with reserve_port() as reserved:
         debug = f"127.0.0.1:{reserved.getsockname()[1]}"

@@ -35,6 +35,7 @@ async def served(client: Client, kind: Any) -> Any:
                 await asyncio.sleep(0.05)
 
 
+@pytest.mark.requirement("programming/versions")
 async def test_migration_allows_version_removal(envtest: Envtest) -> None:
     definitions = unstructured(CUSTOM_RESOURCE_DEFINITION)
     spec = {"group": GADGET.group, "scope": "Namespaced", "names": {"plural": GADGET.plural, "kind": GADGET.kind}}

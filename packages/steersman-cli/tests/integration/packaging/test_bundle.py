@@ -88,6 +88,7 @@ def test_bundle_contains_expected_files(operator: OperatorInfo) -> None:
     assert len(scorecard["stages"][0]["tests"]) == 6
 
 
+@pytest.mark.requirement("overview/olm")
 def test_bundle_csv_has_metadata_and_owned_crds(operator: OperatorInfo) -> None:
     found = csv_of(build_bundle(operator, BundleSettings()))
     assert found["metadata"]["name"] == "databaseuser.v1.0.0"
@@ -104,6 +105,7 @@ def test_bundle_csv_has_metadata_and_owned_crds(operator: OperatorInfo) -> None:
     assert owned["resources"] == [{"kind": "ConfigMap", "name": "", "version": "v1"}]
 
 
+@pytest.mark.requirement("overview/olm")
 def test_bundle_csv_has_deployment(operator: OperatorInfo) -> None:
     install = csv_of(build_bundle(operator, BundleSettings()))["spec"]["install"]["spec"]
     (deployment,) = install["deployments"]

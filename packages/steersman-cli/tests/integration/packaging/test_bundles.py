@@ -49,6 +49,7 @@ def test_complete_project_bundle_is_valid(project: Path) -> None:
     assert (found.errors, [w for w in found.warnings if FALSE_POSITIVE not in w]) == ([], [])
 
 
+@pytest.mark.requirement("overview/olm")
 def test_database_operator_bundle_is_valid(tmp_path: Path) -> None:
     create_project(OPERATOR, (*BUNDLE, "--output", str(tmp_path / "bundle")))
     found = validated(tmp_path / "bundle")

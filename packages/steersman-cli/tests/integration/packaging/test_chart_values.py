@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("helm")]
 DIGEST = "sha256:" + "0" * 64
 
 
+@pytest.mark.requirement("overview/chart")
 def test_values_of_pods(installation: OperatorManifests, write_chart: WriteChart, tmp_path: Path) -> None:
     values: dict[str, Any] = {
         "replicaCount": 3,
@@ -113,6 +114,7 @@ def test_chart_service_monitor_selects_metrics_service(
     assert not monitor["spec"]["selector"]["matchLabels"].items() <= other["metadata"]["labels"].items()
 
 
+@pytest.mark.requirement("user/keep-crds")
 def test_crds_are_kept_by_default(installation: OperatorManifests, write_chart: WriteChart) -> None:
     chart = write_chart(installation)
     keep = single_manifest(chart.template(), "CustomResourceDefinition")["metadata"]["annotations"]

@@ -23,6 +23,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return create_project(tmp_path_factory.mktemp("workflows") / "databaseuser", INIT)
 
 
+@pytest.mark.requirement("pattern/publish")
 def test_project_workflows_are_valid(project: Path) -> None:
     assert complaints(project / ".github/workflows") == ""
 

@@ -29,6 +29,7 @@ def old_definitions(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.requirement("user/compatibility")
 def test_crd_diff_prints_breaking_change_and_remedy(old_definitions: Path) -> None:
     result = diff(str(old_definitions), "framework_support.crd_twins.v1:Task")
     assert result.exit_code == 1

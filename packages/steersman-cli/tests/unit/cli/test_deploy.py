@@ -14,6 +14,7 @@ import pytest
 from framework_support.projects import steersman
 from framework_support.widget import Widget, WidgetSpec
 from steersman import Client, MergePatch, ObjectMeta
+from steersman.api.apiextensions_v1 import CustomResourceDefinition
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Namespace, Pod
 from steersman.client import HttpRequest, HttpResponse, Transport
@@ -140,6 +141,32 @@ async def test_definitions_with_objects(capsys: pytest.CaptureFixture[str]) -> N
     assert await applier.count_objects([definition(Widget)]) == {"widgets": 1}
     await applier.delete([definition(Widget), CONFIG_MAP])
     assert "configmap/words not found" in capsys.readouterr().out
+
+
+@virtual_time
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("labels", [{}, {"app.kubernetes.io/managed-by": "other"}])
+async def test_uninstall_keeps_crds_of_another_owner(
+    labels: dict[str, str], force: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client, key = Client(InMemoryApiServer()), ObjectKey("", definition(Widget)["metadata"]["name"])
+    await Applier(client).apply([labeled_definition(labels)])
+    await client.create(Widget(metadata=ObjectMeta(name="a", namespace="default"), spec=WidgetSpec()))
+    own = labeled_definition({"app.kubernetes.io/managed-by": "shop"})
+    await deploy.delete_manifests(client, [own], force=force, dry_run=False)
+    await client.get(CustomResourceDefinition, key)
+    assert "kept: its label app.kubernetes.io/managed-by is not shop" in capsys.readouterr().out
+    await client.delete(CustomResourceDefinition, key)
+    await Applier(client).apply([own])
+    await deploy.delete_manifests(client, [own], force=force, dry_run=False)
+    with pytest.raises(NotFound):
+        await client.get(CustomResourceDefinition, key)
+
+
+def labeled_definition(labels: dict[str, str]) -> dict[str, Any]:
+    """Return the CRD of Widget with labels."""
+    crd = definition(Widget)
+    return {**crd, "metadata": {**crd["metadata"], "labels": labels}}
 
 
 def rolled_out_deployment(**status: Any) -> dict[str, Any]:

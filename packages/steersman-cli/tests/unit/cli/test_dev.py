@@ -30,15 +30,23 @@ class FakeEnvironment:
     """Environment that records what is installed."""
 
     server = "http://127.0.0.1:1"
+    webhooks = Mock(host="127.0.0.1", port=1)
 
     def __init__(self, error: Exception | None = None) -> None:
         self.installed: list[str] = []
+        self.installed_webhooks: set[str] = set()
         self._error = error
 
     def install_crds(self, *crds: dict[str, Any]) -> None:
         if self._error is not None:
             raise self._error
         self.installed += [crd["metadata"]["name"] for crd in crds]
+
+    def install_webhooks(self, *configurations: dict[str, Any]) -> None:
+        self.installed_webhooks |= {each["metadata"]["name"] for each in configurations}
+
+    def uninstall_webhooks(self, *configurations: dict[str, Any]) -> None:
+        self.installed_webhooks -= {each["metadata"]["name"] for each in configurations}
 
 
 def session(project: Project, environment: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> DevSession:
@@ -56,6 +64,15 @@ def write_crd(project: Project, plural: str) -> None:
     )
 
 
+def write_webhooks(project: Project, *prefixes: str) -> None:
+    text = "".join(
+        f"---\napiVersion: admissionregistration.k8s.io/v1\nkind: {prefix}WebhookConfiguration\n"
+        f"metadata: {{name: {prefix.lower()}}}\n"
+        for prefix in prefixes
+    )
+    (project.root / "config/webhook/manifests.yaml").write_text(text)
+
+
 def test_prepare_installs_only_changed_crds(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = FakeEnvironment()
     under_test = session(project, environment, monkeypatch)
@@ -66,6 +83,20 @@ def test_prepare_installs_only_changed_crds(project: Project, monkeypatch: pytes
     write_crd(project, "tills")
     under_test.prepare()
     assert environment.installed == ["carts.shop", "carts.shop", "tills.shop"]
+
+
+def test_prepare_uninstalls_removed_webhooks(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = FakeEnvironment()
+    under_test = session(project, environment, monkeypatch)
+    write_webhooks(project, "Mutating", "Validating")
+    under_test.prepare()
+    assert environment.installed_webhooks == {"mutating", "validating"}
+    write_webhooks(project, "Validating")
+    under_test.prepare()
+    assert environment.installed_webhooks == {"validating"}
+    write_webhooks(project)
+    assert "--no-webhooks" in under_test.prepare()
+    assert environment.installed_webhooks == set()
 
 
 def test_prepare_without_webhooks_switches_them_off(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

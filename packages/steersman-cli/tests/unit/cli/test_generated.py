@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from framework_support.projects import KIND, create_project, steersman
 
 CRD = "config/crd/bases/mygroup.handsomeguy.cn_databaseusers.yaml"
+WEBHOOKS = "config/webhook/manifests.yaml"
 CONTROLLER = "src/databaseuser/controllers/databaseuser.py"
 
 
@@ -17,6 +20,7 @@ def load_documents(root: Path, name: str) -> list[Any]:
     return list(yaml.safe_load_all((root / name).read_text()))
 
 
+@pytest.mark.requirement("user/manifests")
 def test_manifests_shows_and_rewrites_stale_files(project: Path) -> None:
     controller = project / CONTROLLER
     imports, declares = "from steersman import", "manager.controller(DatabaseUser)"
@@ -31,6 +35,7 @@ def test_manifests_shows_and_rewrites_stale_files(project: Path) -> None:
     assert any("configmaps" in rule["resources"] for rule in role["rules"])
 
 
+@pytest.mark.requirement("user/role-and-webhook")
 def test_manifests_role_name_option_sets_role_name(project: Path) -> None:
     create_project(project, ("manifests", "--role-name", "my-crd-manager"))
     (role,) = load_documents(project, "config/rbac/role.yaml")
@@ -41,6 +46,20 @@ def test_manifests_role_name_option_sets_role_name(project: Path) -> None:
     create_project(project, ("manifests", "--check"))
 
 
+@pytest.mark.parametrize("serving", [True, False])
+def test_manifests_without_webhooks_empties_configurations(project: Path, serving: bool) -> None:
+    create_project(project, ("create", "webhook", *KIND, "--programmatic-validation"))
+    assert load_documents(project, WEBHOOKS)
+    main = project / "src/databaseuser/main.py"
+    main.write_text(re.sub(r"\n.*databaseuser_webhook_with_manager.*", "", main.read_text()))
+    if not serving:
+        settings = project / "pyproject.toml"
+        settings.write_text(re.sub(r"\nwebhooks = .*", "", settings.read_text()))
+    assert f"wrote {WEBHOOKS}" in manifests_output(project, "manifests")
+    assert load_documents(project, WEBHOOKS) in ([], [None])
+
+
+@pytest.mark.requirement("user/both-crd-versions")
 def test_manifests_crd_version_option_writes_v1beta1(project: Path) -> None:
     create_project(project, ("manifests", "--crd-version", "v1,v1beta1"))
     assert load_documents(project, CRD)[0]["apiVersion"] == "apiextensions.k8s.io/v1"
@@ -61,6 +80,7 @@ def manifests_output(root: Path, *command: str) -> str:
     return result.stdout
 
 
+@pytest.mark.requirement("user/crd-version")
 def test_manifests_keep_crd_versions_of_create_api(project: Path) -> None:
     kind = ("--group", "old", "--version", "v1", "--kind", "Relic", "--crd-version", "v1,v1beta1")
     create_project(project, ("create", "api", *kind), ("manifests", "--check"))
@@ -75,6 +95,7 @@ def test_manifests_remove_files_of_deleted_kind(project: Path) -> None:
     assert f"removed {CRD}" in manifests_output(project, "manifests")
 
 
+@pytest.mark.requirement("user/role-and-webhook")
 def test_webhooks(project: Path) -> None:
     create_project(project, ("create", "webhook", *KIND, "--defaulting"), ("manifests", "--check"))
     (mutating,) = load_documents(project, "config/webhook/manifests.yaml")

@@ -21,6 +21,7 @@ def read_file(root: Path, name: str) -> str:
     return (root / name).read_text()
 
 
+@pytest.mark.requirement("design/generated-code", "user/init")
 def test_init_and_create_write_project_files(pristine: Path) -> None:
     project_file = yaml.safe_load(read_file(pristine, "PROJECT"))
     assert (project_file["domain"], project_file["repo"]) == ("handsomeguy.cn", "handsomeguy.cn/databaseuser")
@@ -47,6 +48,13 @@ def test_operator_pods_tolerate_lost_node_briefly(pristine: Path) -> None:
         ], root
 
 
+@pytest.mark.requirement("overview/limits")
+def test_operator_limits_are_those_of_the_article(pristine: Path) -> None:
+    pod = yaml.safe_load(read_file(pristine, "config/manager/deployment.yaml"))["spec"]["template"]["spec"]
+    assert pod["containers"][0]["resources"]["limits"] == {"cpu": "100m", "memory": "128Mi"}
+
+
+@pytest.mark.requirement("programming/toolchain", "overview/project-commands")
 def test_project_with_all_features_passes_checks(tmp_path: Path) -> None:
     root = write_project(
         tmp_path / "shop-operator",

@@ -30,6 +30,7 @@ async def client(envtest: Envtest) -> AsyncGenerator[Client]:
         yield Client(transport, field_manager="tests")
 
 
+@pytest.mark.requirement("overview/extended-api")
 @pytest.mark.parametrize("plural", TWINS)
 @pytest.mark.parametrize("builtin_descriptions", [False, True])
 async def test_crds_are_stored_unchanged(client: Client, plural: str, builtin_descriptions: bool) -> None:
@@ -121,6 +122,7 @@ async def test_union_rule_rejects_two_members(client: Client, envtest: Envtest, 
         assert message in str(caught.value)
 
 
+@pytest.mark.requirement("programming/defaults")
 async def test_defaults_of_nested_structs_are_set(client: Client, envtest: Envtest, envtest_namespace: str) -> None:
     envtest.install_crds(definition(v1.Nested))
     meta = ObjectMeta(name="a", namespace=envtest_namespace)

@@ -63,6 +63,7 @@ def test_definition_has_names_and_scope() -> None:
     assert "shortNames" not in definition(Ocean)["spec"]["names"]
 
 
+@pytest.mark.requirement("design/status", "programming/status-subresource")
 def test_definition_has_subresources() -> None:
     assert VERSION["subresources"] == {
         "status": {},

@@ -140,6 +140,7 @@ def test_schema_of_annotated_type_has_keywords() -> None:
     ]
 
 
+@pytest.mark.requirement("programming/validation")
 def test_schema_requires_fields_without_default() -> None:
     schema = schema_of(ServerSpec)
     assert schema["required"] == ["image"]

@@ -73,6 +73,8 @@ class StorageInspection:
         Args:
             exclude: resources whose changes are not counted, such as ``deployments.apps``.
         """
+        if not exclude:
+            return self._storage.changes.total()
         return sum(n for collection, n in self._storage.changes.items() if collection.qualified not in exclude)
 
     def history(self) -> Iterator[StorageEvent]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 from steersman.meta import ApiResource
@@ -210,7 +211,16 @@ _SELECTABLE_EVENT_FIELDS: dict[str, tuple[str, ...]] = {
 _EVENTS = GroupResource("", "events")
 
 
-def _builtin_kinds() -> Iterator[ServedKind]:
+@cache
+def _builtin_kinds() -> Mapping[tuple[str, str, str], ServedKind]:
+    return {_path_of(kind): kind for kind in _parse_builtin_kinds()}
+
+
+def _path_of(kind: ServedKind) -> tuple[str, str, str]:
+    return kind.resource.group, kind.resource.version, kind.resource.plural
+
+
+def _parse_builtin_kinds() -> Iterator[ServedKind]:
     for line in _BUILTIN.strip().splitlines()[1:]:
         api_version, name, plural, flags = line.split()
         group, _, version = api_version.rpartition("/")
@@ -249,15 +259,11 @@ def schemaless_kind(resource: ApiResource) -> ServedKind:
 class KindRegistry:
     """All served kinds, which are the built-in ones at first."""
 
-    _by_path: dict[tuple[str, str, str], ServedKind] = field(default_factory=dict[tuple[str, str, str], ServedKind])
-
-    def __post_init__(self) -> None:
-        for kind in _builtin_kinds():
-            self.add(kind)
+    _by_path: dict[tuple[str, str, str], ServedKind] = field(default_factory=lambda: dict(_builtin_kinds()))
 
     def add(self, kind: ServedKind) -> None:
         """Serve ``kind``. It replaces a previous one of the same name and version."""
-        self._by_path[kind.resource.group, kind.resource.version, kind.resource.plural] = kind
+        self._by_path[_path_of(kind)] = kind
 
     def remove(self, collection: GroupResource) -> None:
         """Stop serving all versions of ``collection``."""

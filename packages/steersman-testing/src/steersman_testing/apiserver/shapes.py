@@ -10,8 +10,8 @@ Source: "Server-Side Apply", section "Merge strategy"; the ``x-kubernetes-list-t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol
 
 from steersman_testing.apiserver.values import JsonObject, is_map
@@ -136,17 +136,15 @@ class BuiltinShape:
     """Shape of a path in a built-in kind. ``path`` begins with the kind."""
 
     path: tuple[str, ...]
+    relation: Relation = field(init=False)
+    keys: tuple[ListMapKey, ...] = field(init=False)
 
-    @property
-    def relation(self) -> Relation:
-        return _relation(self.path)
-
-    @property
-    def keys(self) -> tuple[ListMapKey, ...]:
-        return _lookup(_LIST_MAP_KEYS, self.path) or ()
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "relation", _relation(self.path))
+        object.__setattr__(self, "keys", _lookup(_LIST_MAP_KEYS, self.path) or ())
 
     def field(self, name: str) -> Shape:
-        return BuiltinShape((*self.path, name))
+        return _shape_at((*self.path, name))
 
     def item(self) -> Shape:
         return _ItemShape(self.path, "atomic" if self.path[-2:] in _ATOMIC_ITEMS else "granular")
@@ -164,7 +162,7 @@ class _ItemShape:
     keys: tuple[ListMapKey, ...] = ()
 
     def field(self, name: str) -> Shape:
-        return BuiltinShape((*self.path, name))
+        return _shape_at((*self.path, name))
 
     def item(self) -> Shape:
         return DEDUCED
@@ -173,11 +171,14 @@ class _ItemShape:
         return True
 
 
+# Keys of maps, such as labels, are part of paths.
+_shape_at = lru_cache(maxsize=10_000)(BuiltinShape)
+
+
 def _lookup(table: Mapping[tuple[str, ...], Any], path: tuple[str, ...]) -> Any:
     return next((table[path[-n:]] for n in (3, 2, 1) if path[-n:] in table), None)
 
 
-@cache
 def _relation(path: tuple[str, ...]) -> Relation:
     suffixes = {path[-n:] for n in (1, 2, 3)}
     if suffixes & _ATOMIC_MAPS:
@@ -193,12 +194,14 @@ _METADATA = BuiltinShape(("Object", "metadata"))
 class SchemaShape:
     """Shape of a value with an OpenAPI schema."""
 
-    __slots__ = ("_fields", "_root", "_schema", "keys", "relation")
+    __slots__ = ("_additional", "_fields", "_item", "_root", "_schema", "keys", "relation")
 
     def __init__(self, schema: JsonObject, *, root: bool = False) -> None:
         self._schema = schema
         self._root = root
         self._fields: dict[str, Shape] = {}
+        self._additional: Shape | None = None
+        self._item: Shape | None = None
         self.keys: tuple[ListMapKey, ...] = ()
         self.relation: Relation = "granular"
         if schema.get("x-kubernetes-map-type") == "atomic":
@@ -220,8 +223,9 @@ class SchemaShape:
         if name in properties:
             shape = self._fields[name] = SchemaShape(properties[name])
             return shape
-        additional = self._schema.get("additionalProperties")
-        return SchemaShape(additional) if is_map(additional) else DEDUCED
+        if self._additional is None:
+            self._additional = _shape_of(self._schema.get("additionalProperties"))
+        return self._additional
 
     @property
     def _is_object_root(self) -> bool:
@@ -233,8 +237,13 @@ class SchemaShape:
         return declared or (self._is_object_root and name in ("apiVersion", "kind", "metadata"))
 
     def item(self) -> Shape:
-        items = self._schema.get("items")
-        return SchemaShape(items) if is_map(items) else DEDUCED
+        if self._item is None:
+            self._item = _shape_of(self._schema.get("items"))
+        return self._item
+
+
+def _shape_of(schema: Any) -> Shape:
+    return SchemaShape(schema) if is_map(schema) else DEDUCED
 
 
 def _schema_at(schema: JsonObject, name: str) -> JsonObject:

@@ -71,10 +71,10 @@ class StoredObject:
     def is_deleting(self) -> bool:
         return "deletionTimestamp" in self.object["metadata"]
 
-    def to_wire(self, api_version: str) -> JsonObject:
-        """Return the wire form with managedFields and ``api_version``."""
+    def to_wire(self, api_version: str, *, managers: bool = True) -> JsonObject:
+        """Return the wire form with ``api_version``, and by default with managedFields."""
         metadata = self.object["metadata"]
-        if self.managers:
+        if managers and self.managers:
             metadata = {**metadata, "managedFields": managed_fields.encode_managed_fields(self.managers)}
         return {**self.object, "apiVersion": api_version, "metadata": metadata}
 

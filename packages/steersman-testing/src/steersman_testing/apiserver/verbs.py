@@ -40,7 +40,7 @@ from steersman_testing.apiserver.fields.typed import describe_object
 from steersman_testing.apiserver.kinds import NAMESPACE, NAMESPACES, KindRegistry, ServedKind
 from steersman_testing.apiserver.names import generate_name
 from steersman_testing.apiserver.options import WriteOptions
-from steersman_testing.apiserver.patch_requests import apply_patch
+from steersman_testing.apiserver.patch_requests import patched_body
 from steersman_testing.apiserver.requests import media
 from steersman_testing.apiserver.requests.bodies import WriteMethod, decode_for_kind, duplicate_key_error
 from steersman_testing.apiserver.requests.parameters import parse_resource_version
@@ -227,8 +227,9 @@ class Verbs:
             return self._apply(route, request, options)
         patch = decode_for_kind(kind, request)
         old = self._get_existing(route)
-        changed = apply_patch(_to_wire(kind, old), patch, request, kind)
-        body = self._decode_patched(route, changed, "patch", options)
+        body = patched_body(
+            kind, old, patch, request, lambda changed: self._decode_patched(route, changed, "patch", options)
+        )
         return self._replace(route, old, body, options)
 
     def _decode_body(self, route: Route, request: HttpRequest, options: WriteOptions) -> JsonObject:

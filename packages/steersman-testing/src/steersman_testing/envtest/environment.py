@@ -29,7 +29,7 @@ from steersman_testing.envtest.kubeconfig import build_kubeconfig
 from steersman_testing.envtest.namespaces import create_namespace, delete_namespace
 from steersman_testing.envtest.user_rbac import RoleReference, UserRbac
 from steersman_testing.envtest.webhooks import LocalWebhookServing, prepare_local_serving
-from steersman_testing.manifests import ManifestSource
+from steersman_testing.manifests import WEBHOOK_KINDS, ManifestSource, collect_manifests
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -279,6 +279,15 @@ class Envtest:
             SteersmanError: if the configurations are not effective within 30 seconds.
         """
         self._run(self._installer.install_webhooks(sources, self.webhooks))
+
+    def uninstall_webhooks(self, *sources: ManifestSource) -> None:
+        """Delete webhook configurations, if they exist.
+
+        Args:
+            sources: see ``install_webhooks``.
+        """
+        for manifest in collect_manifests(sources, WEBHOOK_KINDS):
+            self._run(self._installer.delete(manifest))
 
     def stop(self) -> None:
         """Stop the processes and remove the directory. May be called again and after a fork.

@@ -87,7 +87,7 @@ FOREIGN: Any = [
         "kind": "ConfigMap",
         "metadata": {"name": name, "namespace": KEY.namespace, "labels": labels},
     }
-    for name, labels in (("foreign", {}), ("foreign-with-label", {DEPENDENT_OF_LABEL: "shop"}))
+    for name, labels in (("foreign", {}), ("foreign-with-label", {DEPENDENT_OF_LABEL: "operator.shop"}))
 ]
 
 

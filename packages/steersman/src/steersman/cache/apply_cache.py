@@ -6,6 +6,7 @@ An unchanged apply is then skipped without comparing every field.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Any
 
 from steersman.meta import ApiResource, Object, ObjectKey
@@ -24,21 +25,21 @@ class ApplyCache:
     def __init__(self) -> None:
         self._entries: OrderedDict[tuple[ApiResource, ObjectKey], tuple[int, tuple[Any, ...]]] = OrderedDict()
 
-    def record(self, body: bytes, obj: Object) -> None:
-        """Record that applying ``body`` (JSON) produced ``obj``, or would not change it."""
+    def record(self, declaration: Hashable, obj: Object) -> None:
+        """Record that ``declaration`` (JSON and owner) produced ``obj`` or equals it."""
         entry_key = (type(obj).api_resource, obj.key)
-        self._entries[entry_key] = (hash(body), _declared_state(obj))
+        self._entries[entry_key] = (hash(declaration), _declared_state(obj))
         self._entries.move_to_end(entry_key)
         if len(self._entries) > _MAX_ENTRIES:
             self._entries.popitem(last=False)
 
-    def is_current(self, body: bytes, obj: Object) -> bool:
-        """Return True if applying ``body`` again would change nothing.
+    def is_current(self, declaration: Hashable, obj: Object) -> bool:
+        """Return True if applying ``declaration`` again would change nothing.
 
-        ``body`` was the last apply, and the object has not changed since.
+        It was the last apply, and the object has not changed since.
         """
         entry = self._entries.get((type(obj).api_resource, obj.key))
-        return entry is not None and entry == (hash(body), _declared_state(obj))
+        return entry is not None and entry == (hash(declaration), _declared_state(obj))
 
 
 def _declared_state(obj: Object) -> tuple[Any, ...]:

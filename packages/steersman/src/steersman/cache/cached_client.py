@@ -13,7 +13,7 @@ from steersman.cache.optional_informer import OptionalInformer
 from steersman.cache.ownership import OwnershipCheck, already_owned
 from steersman.client import Client
 from steersman.client.discovery import is_served
-from steersman.client.encode import kind_of, status_document, with_owner
+from steersman.client.encode import key_of, kind_of, status_document, with_owner
 from steersman.client.managed_fields import apply_would_change
 from steersman.client.patch import Patch
 from steersman.client.write_options import Propagation
@@ -219,7 +219,7 @@ class CachedClient:
             NotOwned: the object exists without a controller, and ``adopt`` is False.
             Conflict: see ``Client.apply``.
         """
-        kind, key = kind_of(config), config.key
+        kind, key = kind_of(config), key_of(config)
         current = await self._cached_object(kind, key) if _can_skip_apply(config) else None
         must_record = False
         if owner is not None and (current is None or not current.is_controlled_by(owner)):
@@ -229,13 +229,14 @@ class CachedClient:
                 applied = await self.live.apply(config, owner=owner, uid=uid, force=force)
             else:
                 applied = current
-                document = with_owner(config, owner)
-                document["metadata"]["uid"] = current.metadata.uid
-                body = encode(document)
-                if not self._apply_cache.is_current(body, current):
+                owner_id = None if owner is None else (type(owner), owner.key, owner.metadata.uid)
+                declaration = encode(config), owner_id
+                if not self._apply_cache.is_current(declaration, current):
+                    document = with_owner(config, owner)
+                    document["metadata"]["uid"] = current.metadata.uid
                     if apply_would_change(document, current, self.live.field_manager):
-                        applied = await self.live.apply_encoded(kind, key, body, force=force)
-                    self._apply_cache.record(body, applied)
+                        applied = await self.live.apply_encoded(kind, key, encode(document), force=force)
+                    self._apply_cache.record(declaration, applied)
         except Invalid as error:
             if owner is not None and (conflict := already_owned(error)) is not None:
                 raise conflict from error

@@ -233,9 +233,9 @@ class IndexedStore(Generic[T]):
             self.notify(InformerEvent(previous, None))
         return previous
 
-    def notify(self, event: InformerEvent[T]) -> None:
-        """Call each subscriber with ``event``."""
-        for subscriber in self._subscribers:
+    def notify(self, event: InformerEvent[T], *subscribers: Subscriber[T]) -> None:
+        """Call ``subscribers`` with ``event``. Defaults to all."""
+        for subscriber in subscribers or self._subscribers:
             try:
                 subscriber(event)
             except Exception:

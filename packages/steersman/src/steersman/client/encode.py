@@ -41,6 +41,16 @@ def with_type_meta(obj: Object | ApplyConfiguration[Any]) -> dict[str, Any]:
     return {**_type_meta(kind_of(obj)), **document}
 
 
+def key_of(obj: Object | ApplyConfiguration[Any]) -> ObjectKey:
+    """Return the key under which the API server stores ``obj``."""
+    return scoped_key(kind_of(obj), obj.key)
+
+
+def scoped_key(kind: type[Object], key: ObjectKey) -> ObjectKey:
+    """Return ``key`` without the namespace of a cluster-scoped kind."""
+    return key if kind.api_resource.namespaced or not key.namespace else ObjectKey("", key.name)
+
+
 def with_owner(obj: Object | ApplyConfiguration[Any], owner: Object | None = None) -> dict[str, Any]:
     """Return ``obj`` as JSON values with apiVersion, kind and controller owner.
 
@@ -49,7 +59,7 @@ def with_owner(obj: Object | ApplyConfiguration[Any], owner: Object | None = Non
     """
     document = with_type_meta(obj)
     if owner is not None:
-        document["metadata"].setdefault("ownerReferences", []).append(owner_reference(owner, obj.key))
+        document["metadata"].setdefault("ownerReferences", []).append(owner_reference(owner, key_of(obj)))
     return document
 
 

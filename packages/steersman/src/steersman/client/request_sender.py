@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from steersman.client.decode import ObjectDecoder, decode_object, decode_response
+from steersman.client.encode import scoped_key
 from steersman.client.transport.http import error_from_body
 from steersman.client.transport.interface import HttpRequest, Transport
 from steersman.client.write_log import WriteLog
@@ -74,7 +75,7 @@ class RequestSender:
         observer = self._observer
         if observer is None or "dryRun" in request.query:
             return self.decode_object(await self.send(request), kind)
-        key = _scoped(kind, key)
+        key = scoped_key(kind, key)
         before = "" if self._write_log is None else self._version_before(kind, key)
         # Without a name, the server generates one. No reader can have an older state of that object.
         if key.name:
@@ -100,7 +101,7 @@ class RequestSender:
         Finalizers or a grace period can delay the deletion.
         """
         observer = None if "dryRun" in request.query else self._observer
-        key = _scoped(kind, key)
+        key = scoped_key(kind, key)
         before = "" if self._write_log is None else self._version_before(kind, key)
         if observer is not None:
             observer.on_write_started(kind, key)
@@ -137,7 +138,7 @@ class RequestSender:
         except BaseException as error:
             # The server stops at the first object that it cannot delete, so even a refusal may be partial.
             if observer is not None and not _is_unsent(error):
-                observer.on_collection_delete_failed(kind, _scoped(kind, ObjectKey(namespace, "")).namespace)
+                observer.on_collection_delete_failed(kind, scoped_key(kind, ObjectKey(namespace, "")).namespace)
             raise
         if observer is not None:
             for obj in page.items:
@@ -155,7 +156,7 @@ class RequestSender:
         observer = self._observer
         if observer is None or "dryRun" in request.query:
             return await self.send(request)
-        key = _scoped(kind, key)
+        key = scoped_key(kind, key)
         observer.on_write_started(kind, key)
         try:
             body = await self.send(request)
@@ -199,10 +200,6 @@ class RequestSender:
             observer.on_deleted(kind, obj.key, obj.metadata.uid)
         else:
             observer.on_write_succeeded(kind, obj, raw)
-
-
-def _scoped(kind: type[Object], key: ObjectKey) -> ObjectKey:
-    return key if kind.api_resource.namespaced or not key.namespace else ObjectKey("", key.name)
 
 
 def _is_deleted_by_write(kind: type[Object], obj: Object, raw: bytes) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
-from steersman.cache import Informer, InformerEvent
+from steersman.cache import IndexedStore, Informer, InformerEvent
 from steersman.cache.optional_informer import OptionalInformer
 from steersman.controller.controller import Controller, TraceSpan
 from steersman.controller.events import EVENT_RESOURCE
@@ -101,7 +101,7 @@ class Builder(Generic[T]):
         """Set the name in logs and metrics. Defaults to the lower-case kind.
 
         It is also part of the default finalizer and of the label of dependents. Set ``Reconciler.finalizer`` to the
-        previous finalizer before you rename a controller. Otherwise its objects are not cleaned up.
+        previous finalizer before you rename controller or operator. Otherwise their objects are not cleaned up.
         """
         self._name = name
         return self
@@ -307,7 +307,7 @@ class Builder(Generic[T]):
         for informer, handler in zip(informers, handlers, strict=True):
             informer.subscribe(handler)
             if isinstance(informer, OptionalInformer):
-                informer.on_served_change(partial(_reconcile_all, informers[0], handlers[0]))
+                informer.on_served_change(partial(_reconcile_all, informers[0].store, handlers[0]))
         return controller
 
     def _spec(self) -> ControllerSpec:
@@ -398,10 +398,10 @@ def _event_handler(
     return enqueue
 
 
-def _reconcile_all(informer: Informer[Any], handler: Callable[[InformerEvent[Any]], None]) -> None:
+def _reconcile_all(store: IndexedStore[Any], handler: Callable[[InformerEvent[Any]], None]) -> None:
     """Enqueue all objects, as if they were listed for the first time."""
-    for obj in informer.store:
-        handler(InformerEvent(None, obj, is_initial_list=True))
+    for obj in store:
+        store.notify(InformerEvent(None, obj, is_initial_list=True), handler)
 
 
 def _discard_deleted(requests: Iterable[ObjectKey], controller: Controller) -> None:

@@ -32,7 +32,7 @@ def finalizer_name(reconciler: Reconciler[Any], resource: ApiResource, controlle
     """
     prefix = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
     name = reconciler.finalizer or f"{prefix}/{controller}"
-    if not _FINALIZER.fullmatch(name):
+    if not _FINALIZER.fullmatch(name) and (reconciler.finalizer or overrides(reconciler, Reconciler, "cleanup")):
         raise ConfigurationError(
             f"controller {controller!r}: {name!r} is not a valid finalizer: "
             f"set {type(reconciler).__name__}.finalizer to a name such as {prefix}/cleanup"
@@ -57,7 +57,8 @@ class ObjectForm(RequestReconciler[T], Generic[T]):
         super().__init__(context)
         self.reconciler = reconciler
         self._kind = kind
-        self._finalizer = finalizer_name(reconciler, kind.api_resource, controller)
+        name = f"{context.client.live.field_manager}.{controller}"
+        self._finalizer = finalizer_name(reconciler, kind.api_resource, name)
         self._has_cleanup = overrides(reconciler, Reconciler, "cleanup")
         self._has_status_update = overrides(reconciler, Reconciler, "update_status")
         # The objects of running reconciles. A newer object would have a generation that was not reconciled yet.

@@ -114,7 +114,7 @@ class Reconciler(_ContextHolder, ABC, Generic[T]):
     """
 
     finalizer: ClassVar[str] = ""
-    """The finalizer of ``cleanup``. Defaults to ``<plural>.<group>/<name of the controller>``.
+    """The finalizer of ``cleanup``. Defaults to ``<plural>.<group>/<operator>.<controller>``.
 
     Before you change it, release a version without ``cleanup``: it removes the finalizer of the previous name."""
 

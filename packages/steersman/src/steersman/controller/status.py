@@ -131,6 +131,9 @@ def _declared_fields(
 @cache
 def _has_shared_conditions(kind: type[FrozenStruct]) -> bool:
     """Return True if each condition may have its own manager: listType ``map``."""
+    if kind.__module__.startswith("steersman.api."):
+        # Generated types have no list types. Of the built-in kinds, only the conditions of a Job are atomic.
+        return kind.__name__ != "JobStatus"
     hints = [field.type for field in msgspec.structs.fields(kind) if field.name == "conditions"]
     markers: list[Any] = [marker for hint in hints for marker in getattr(hint, "__metadata__", ())]
     return any(isinstance(marker, Field) and marker.list_map_keys == ("type",) for marker in markers)

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from steersman.client.encode import kind_of
-from steersman.dependents.readiness import Readiness
+from steersman.client.encode import key_of, kind_of
+from steersman.dependents.readiness import Readiness, default_readiness, outdated_readiness
 from steersman.meta import ApplyConfiguration, Object, ObjectKey, Unstructured
 
 Config = ApplyConfiguration[Any] | Unstructured
@@ -21,8 +21,8 @@ class Dependent(Struct, frozen=True):
 
     Attributes:
         config: the object to apply.
-        ready: returns True if the applied object is ready, or False or a message that says what is missing. Defaults
-            to the readiness of the kind.
+        ready: returns True if the applied object is ready, or False or a message that says what is missing. It is not
+            called while the status is outdated. Defaults to the readiness of the kind.
     """
 
     config: Config
@@ -36,12 +36,15 @@ class Dependent(Struct, frozen=True):
     @property
     def key(self) -> ObjectKey:
         """Namespace and name."""
-        return self.config.key
+        return key_of(self.config)
 
-    def readiness(self, obj: Object, default: Callable[[Object], Readiness]) -> Readiness:
+    def readiness(self, obj: Object) -> Readiness:
         """Return the readiness of the applied object ``obj``."""
-        if self.ready is None or obj.metadata.deletion_timestamp is not None:
-            return default(obj)
+        if self.ready is None:
+            return default_readiness(obj)
+        # Right after a change, the status is that of the previous generation.
+        if (outdated := outdated_readiness(obj)) is not None:
+            return outdated
         result = self.ready(obj)
         if isinstance(result, str):
             return Readiness(ready=False, message=result)
@@ -59,7 +62,8 @@ def normalize_steps(steps: Iterable[Step]) -> tuple[tuple[Dependent, ...], ...]:
         TypeError: a step is not an object, a Dependent, or a tuple of them.
         ValueError: an object is declared twice.
     """
-    normalized = tuple(tuple(_as_dependent(each) for each in _as_tuple(step)) for step in steps)
+    tuples = (step if isinstance(step, tuple) else (step,) for step in steps)
+    normalized = tuple(tuple(_as_dependent(each) for each in step) for step in tuples)
     seen: set[tuple[tuple[str, str], ObjectKey]] = set()
     for dependent in (each for step in normalized for each in step):
         identity = identity_of(dependent.kind, dependent.key)
@@ -98,7 +102,3 @@ def _require_object(each: object) -> None:
             f"a step must be an object, a Dependent, or a tuple of them, not a {type(each).__name__}. "
             "Write (a, b) for objects that are applied together."
         )
-
-
-def _as_tuple(step: Step) -> tuple[Dependent | Config, ...]:
-    return step if isinstance(step, tuple) else (step,)

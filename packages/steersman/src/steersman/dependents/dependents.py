@@ -8,13 +8,12 @@ from itertools import chain
 
 from steersman.cache.cached_client import CachedClient
 from steersman.dependents.declaration import Dependent, Step, identity_of, normalize_steps, with_label
-from steersman.dependents.readiness import default_readiness
 from steersman.dependents.state import BlockingDependent, DependentsState, PrunedObject
 from steersman.errors import ConfigurationError, NotFound
 from steersman.meta import Object
 
 DEPENDENT_OF_LABEL = "steersman.dev/dependent-of"
-"""The label of applied dependents. Its value is the name of the controller."""
+"""The label of applied dependents. Its value has the form ``<operator>.<controller>``."""
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
@@ -24,7 +23,7 @@ class Dependents:
 
     Args:
         client: client of the reconciler.
-        controller: name of the controller, the value of the label.
+        controller: name of the operator and its controller, the value of the label.
         owned: kinds that the builder declared with ``owns``. None allows all kinds.
         prunable: kinds that the builder declared with ``prune=True``.
         report: receives the owner and the state of each call.
@@ -44,6 +43,8 @@ class Dependents:
         self._owned = None if owned is None else {kind.api_resource for kind in owned}
         self._prunable = tuple(prunable)
         self._report = report
+        if self._prunable:
+            self._require_declaration(())
 
     async def apply(self, owner: Object, steps: Iterable[Step], *, prune_limit: float = 0.5) -> DependentsState:
         """Apply ``steps`` in order, as far as they are ready.
@@ -58,7 +59,7 @@ class Dependents:
 
         Raises:
             AlreadyOwned, NotOwned: an object is not controlled by ``owner``.
-            ConfigurationError: a kind is not declared with ``owns``, or the controller's name is not a label value.
+            ConfigurationError: a kind is not declared with ``owns``, or the label value is invalid.
             Conflict: an object to prune has changed; reconcile again.
             TypeError: a step is a list: write a tuple.
             ValueError: an object is declared twice, or ``prune_limit`` is out of range.
@@ -73,7 +74,7 @@ class Dependents:
             for dependent in step:
                 obj = await self._apply(dependent, owner)
                 objects.append(obj)
-                readiness = dependent.readiness(obj, default_readiness)
+                readiness = dependent.readiness(obj)
                 if not readiness.ready:
                     kind = dependent.kind.api_resource.kind
                     blocking.append(BlockingDependent(kind, dependent.key, readiness.message, readiness.failed))
@@ -119,7 +120,7 @@ class Dependents:
     def _require_declaration(self, declared: Sequence[Sequence[Dependent]]) -> None:
         if not _LABEL_VALUE.fullmatch(self._controller):
             raise ConfigurationError(
-                f"controller name {self._controller!r} is not a label value: set another one with .named(...)"
+                f"{self._controller!r} is not a label value: set another controller name with .named(...)"
             )
         if self._owned is None:
             return

@@ -40,17 +40,25 @@ READY = Readiness(ready=True)
 def default_readiness(obj: Object) -> Readiness:
     """Return the readiness of ``obj`` by its kind and its conditions."""
     content: Json = to_builtins(obj)
-    metadata, status = _section(content, "metadata"), _section(content, "status")
-    if metadata.get("deletionTimestamp"):
-        return _waiting("it is being deleted")
-    generation = metadata.get("generation")
-    if _is_behind(status, generation):
-        return _waiting(f"generation {generation} is not observed yet")
-    resource = type(obj).api_resource
-    rule = _RULES.get((resource.group, resource.kind))
-    if rule is None:
-        return _conditions_readiness(status, generation)
+    status, resource = _section(content, "status"), type(obj).api_resource
+    if (outdated := _outdated_readiness(obj, status)) is not None:
+        return outdated
+    if (rule := _RULES.get((resource.group, resource.kind))) is None:
+        return _conditions_readiness(status, obj.metadata.generation)
     return rule(_section(content, "spec"), status)
+
+
+def outdated_readiness(obj: Object) -> Readiness | None:
+    """Return the readiness of a terminating or outdated object, or None."""
+    return _outdated_readiness(obj, _section(to_builtins(obj), "status"))
+
+
+def _outdated_readiness(obj: Object, status: Json) -> Readiness | None:
+    if obj.metadata.deletion_timestamp is not None:
+        return _waiting("it is being deleted")
+    if _is_behind(status, obj.metadata.generation):
+        return _waiting(f"generation {obj.metadata.generation} is not observed yet")
+    return None
 
 
 def _deployment_readiness(spec: Json, status: Json) -> Readiness:

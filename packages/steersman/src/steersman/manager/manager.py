@@ -419,7 +419,7 @@ class Manager:
         logger = get_logger(spec.name)
         dependents = Dependents(
             client,
-            controller=spec.name,
+            controller=f"{self.options.name}.{spec.name}",
             owned=spec.owned_kinds,
             prunable=spec.prunable_kinds,
             report=partial(report_dependents, recorder, logger),

@@ -2,7 +2,7 @@
 
 The translation rejects constructs that RE2 lacks (look-around, back references, possessive quantifiers), with the
 error of Go. It rewrites constructs that have another meaning in Python. It does not support classes of Unicode
-properties (``\\pL``).
+properties (``\\pL``), and only 100 levels of groups: Go permits 1000, but the parser of Python is recursive.
 
 Source: https://github.com/google/re2/wiki/Syntax; wording of Go's ``regexp/syntax``.
 """
@@ -10,6 +10,7 @@ Source: https://github.com/google/re2/wiki/Syntax; wording of Go's ``regexp/synt
 from __future__ import annotations
 
 import re
+import sys
 from functools import cache
 
 _POSIX = {
@@ -28,10 +29,11 @@ _POSIX = {
     "word": "0-9A-Za-z_",
     "xdigit": "0-9A-Fa-f",
 }
-_REPEAT = re.compile(r"\{(\d+)(?:,(\d*))?\}")
+_REPEAT = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
 _MAX_REPEATS = 1000
-_GROUP = re.compile(r"\(\?(?:P?<(?P<name>\w+)>|(?P<flags>[imsU]*(?:-[imsU]+)?)(?P<end>[:)]))")
-_SIMPLE_ESCAPES = frozenset("aftnrvxbBdDwWAz.") | frozenset("01234567")
+_MAX_DEPTH = 100
+_GROUP = re.compile(r"\(\?(?:P?<(?P<name>[0-9A-Za-z_]+)>|(?P<flags>[imsU]*(?:-[imsU]+)?)(?P<end>[:)]))")
+_SIMPLE_ESCAPES = frozenset("aftnrvbBdDwWAz.0")
 
 
 class PatternError(Exception):
@@ -39,7 +41,7 @@ class PatternError(Exception):
 
 
 class UnsupportedPattern(Exception):
-    """Go accepts the pattern, but it cannot be translated. The message names the construct."""
+    """Go may accept the pattern, but it cannot be translated. The message names the construct."""
 
 
 @cache
@@ -71,9 +73,10 @@ class _Translator:
         self._open_groups: list[int] = []
         self._unclosed_groups = 0
         self._multiline = [False]
+        # Highest product of nested repeat counts: per open group, and of the preceding item.
+        self._repeats, self._last_repeats = [1], 1
         # True if a quantifier may follow, and the text of the preceding quantifier, if any.
-        self._repeatable = False
-        self._last_quantifier = ""
+        self._repeatable, self._last_quantifier = False, ""
 
     def translate(self) -> str:
         while self._position < len(self._text):
@@ -85,29 +88,32 @@ class _Translator:
     def _error(self, problem: str, excerpt: str) -> PatternError:
         return PatternError(f"error parsing regexp: {problem}: `{excerpt}`")
 
-    def _emit(self, text: str, length: int, *, repeatable: bool = True) -> None:
+    def _emit(self, text: str, length: int, *, repeatable: bool = True, repeats: int = 1) -> None:
         self._output.append(text)
         self._position += length
-        self._repeatable, self._last_quantifier = repeatable, ""
+        self._repeatable, self._last_quantifier, self._last_repeats = repeatable, "", repeats
+        self._repeats[-1] = max(self._repeats[-1], repeats)
 
     def _translate_token(self) -> None:
         char = self._text[self._position]
         match char:
             case "(":
+                if len(self._open_groups) + sum(self._open_groups) + self._unclosed_groups >= _MAX_DEPTH:
+                    raise self._error("expression nests too deeply", self._text)
                 self._group()
             case ")":
                 if not self._open_groups:
                     raise self._error("unexpected )", self._text)
-                self._emit(")" * (self._open_groups.pop() + 1), 1)
                 self._multiline.pop()
+                self._emit(")" * (self._open_groups.pop() + 1), 1, repeats=self._repeats.pop())
             case "[":
                 self._class()
             case "\\":
                 self._escape()
             case "*" | "+" | "?":
                 self._quantifier(char)
-            case "{" if _REPEAT.match(self._text, self._position):
-                self._counted_quantifier()
+            case "{" if found := _REPEAT.match(self._text, self._position):
+                self._counted_quantifier(found)
             case "{" | "}":
                 self._emit(f"\\{char}", 1)
             case "$":
@@ -118,61 +124,54 @@ class _Translator:
                 self._emit(char, 1)
 
     def _group(self) -> None:
-        if not self._text.startswith("(?", self._position):
-            self._emit("(", 1, repeatable=False)
-            self._open_groups.append(0)
-            self._multiline.append(self._multiline[-1])
-            return
         found = _GROUP.match(self._text, self._position)
+        if not self._text.startswith("(?", self._position) or (found and found["name"]):
+            # Names are unused here, and Go permits duplicate names.
+            self._open_group("(", len(found[0]) if found else 1, multiline=self._multiline[-1])
+            return
         if found is None:
             rest = self._text[self._position :]
             if rest.startswith(("(?<", "(?P<")):
                 raise self._error("invalid named capture", rest)
             raise self._error("invalid or unsupported Perl syntax", rest[:3])
-        if found["name"] is not None:
-            # Names are unused here, and Go permits duplicate names.
-            self._emit("(", len(found[0]), repeatable=False)
-            self._open_groups.append(0)
-            self._multiline.append(self._multiline[-1])
-            return
         flags = found["flags"]
         if "U" in flags:
             raise UnsupportedPattern(f"the flag U in the pattern {self._text!r}")
         on, _, off = flags.partition("-")
         multiline = (self._multiline[-1] or "m" in on) and "m" not in off
-        self._emit(f"(?{flags}:", len(found[0]), repeatable=False)
         if found["end"] == ":":
-            self._open_groups.append(0)
-            self._multiline.append(multiline)
+            self._open_group(f"(?{flags}:", len(found[0]), multiline=multiline)
         else:
+            self._emit(f"(?{flags}:", len(found[0]), repeatable=False)
             self._multiline[-1] = multiline
             if self._open_groups:
                 self._open_groups[-1] += 1
             else:
                 self._unclosed_groups += 1
 
-    def _quantifier(self, char: str) -> None:
-        if not self._repeatable:
-            if self._last_quantifier:
-                raise self._error("invalid nested repetition operator", self._last_quantifier + char)
-            raise self._error("missing argument to repetition operator", char)
-        lazy = self._text.startswith("?", self._position + 1)
-        self._emit(char + "?" * lazy, 1 + lazy, repeatable=False)
-        self._last_quantifier = char + "?" * lazy
+    def _open_group(self, text: str, length: int, *, multiline: bool) -> None:
+        self._emit(text, length, repeatable=False)
+        self._open_groups.append(0)
+        self._multiline.append(multiline)
+        self._repeats.append(1)
 
-    def _counted_quantifier(self) -> None:
-        found = _REPEAT.match(self._text, self._position)
-        assert found is not None
+    def _counted_quantifier(self, found: re.Match[str]) -> None:
+        # int() rejects thousands of digits.
+        minimum, maximum = int(found[1][:5]), int((found[2] or found[1])[:5])
+        if max(minimum, maximum) > _MAX_REPEATS or maximum < minimum:
+            raise self._error("invalid repeat count", found[0])
+        self._quantifier(found[0], max(maximum, 1))
+
+    def _quantifier(self, text: str, count: int = 1) -> None:
         if not self._repeatable:
             if self._last_quantifier:
-                raise self._error("invalid nested repetition operator", self._last_quantifier + found[0])
-            raise self._error("missing argument to repetition operator", found[0])
-        minimum, maximum = int(found[1]), int(found[2] or found[1])
-        if minimum > _MAX_REPEATS or maximum > _MAX_REPEATS or (found[2] and maximum < minimum):
-            raise self._error("invalid repeat count", found[0])
-        lazy = self._text.startswith("?", self._position + len(found[0]))
-        self._emit(found[0] + "?" * lazy, len(found[0]) + lazy, repeatable=False)
-        self._last_quantifier = found[0] + "?" * lazy
+                raise self._error("invalid nested repetition operator", self._last_quantifier + text)
+            raise self._error("missing argument to repetition operator", text)
+        if (repeats := count * self._last_repeats) > _MAX_REPEATS:
+            raise self._error("invalid repeat count", text)
+        text += "?" * self._text.startswith("?", self._position + len(text))
+        self._emit(text, len(text), repeatable=False, repeats=repeats)
+        self._last_quantifier = text
 
     def _escape(self) -> None:
         if self._position + 1 >= len(self._text):
@@ -195,11 +194,11 @@ class _Translator:
         char = self._text[at + 1]
         if char in "pP":
             raise UnsupportedPattern(f"the Unicode class in the pattern {self._text!r}")
-        if braces := re.compile(r"\\x\{([0-9A-Fa-f]+)\}").match(self._text, at):
-            return re.escape(chr(int(braces[1], 16))), len(braces[0])
-        if char in "123456789" and not re.compile(r"\\[1-7][0-7]").match(self._text, at):
-            raise self._error("invalid escape sequence", f"\\{char}")
-        if char.isalnum() and char not in _SIMPLE_ESCAPES:
+        digits = re.compile(r"\\x(?:\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{2}))").match(self._text, at)
+        if digits and (code_point := int(digits[1] or digits[2], 16)) <= sys.maxunicode:
+            return re.escape(chr(code_point)), len(digits[0])
+        known = char in _SIMPLE_ESCAPES or re.compile(r"\\[1-7][0-7]").match(self._text, at)
+        if not known and (char.isalnum() or not char.isascii()):
             raise self._error("invalid escape sequence", f"\\{char}")
         return f"\\{char}", 2
 
@@ -224,7 +223,7 @@ class _Translator:
 
     def _class_item(self, at: int) -> tuple[str, int]:
         char = self._text[at]
-        if found := re.compile(r"\[:(\^?)(\w+):\]").match(self._text, at):
+        if found := re.compile(r"\[:(\^?)(.*?):\]", re.DOTALL).match(self._text, at):
             if found[2] not in _POSIX:
                 raise self._error("invalid character class range", found[0])
             if found[1]:
@@ -233,6 +232,8 @@ class _Translator:
         if char == "\\" and at + 1 < len(self._text):
             if self._text[at + 1] == "s":
                 return r"\t\n\f\r ", 2
+            if self._text[at + 1] == "b":  # a backspace in Python
+                raise self._error("invalid escape sequence", r"\b")
             return self._translate_escape(at)
         if span := re.compile(r"([^\\\]])-([^\\\]])").match(self._text, at):
             if span[2] < span[1]:

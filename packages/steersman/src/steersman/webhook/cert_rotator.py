@@ -35,6 +35,7 @@ from steersman.webhook.server_options import WebhookServerOptions
 
 _SECRET = ApiResource("", "v1", "Secret", "secrets")
 _POLL_INTERVAL_SECONDS = 60.0
+_WATCH_DELAY_SECONDS = 1.0
 _MIN_RETRY_SECONDS = 0.5
 _MAX_RETRY_SECONDS = 30.0
 _MAX_STEPS = 10
@@ -233,6 +234,8 @@ class CertRotator:
         while True:
             try:
                 await self._watch_once(metadata_only(resource), namespace, selector)
+                # A proxy may end each watch at once.
+                await self._runtime.clock.sleep(_WATCH_DELAY_SECONDS)
             except SteersmanError:
                 await self._runtime.clock.sleep(_POLL_INTERVAL_SECONDS)
 

@@ -14,6 +14,7 @@ from steersman_testing.envtest import Envtest
 NAMESPACE = "scripts"
 
 
+@pytest.mark.requirement("programming/scripts")
 def test_sync_client_script_on_real_server(envtest: Envtest) -> None:
     key = ObjectKey(NAMESPACE, "words")
     with SyncClient(envtest.config, field_manager="script") as client:

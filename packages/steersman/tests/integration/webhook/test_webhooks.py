@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from database_support.server_process import free_port
+from database_support.servers.process import free_port
 from steersman.api.core_v1 import ConfigMap, Secret
 from steersman.client import Client, MergePatch
 from steersman.errors import ApiError, Invalid, SteersmanError
@@ -125,8 +125,10 @@ class Replica:
             url=f"https://127.0.0.1:{port}",
             namespace="default",
             name="webapps",
-            bind_address=f"127.0.0.1:{self.port}",
+            # A server on a loopback address stops without draining.
+            bind_address=f":{self.port}",
             rotation=ROTATION,
+            drain_seconds=2.0,
         )
         health = f"127.0.0.1:{free_port()}"
         self._readyz = f"http://{health}/readyz"

@@ -97,6 +97,7 @@ async def test_wait_for_sync_missing_crd_differs_from_forbidden() -> None:
     await cache.stop()
 
 
+@pytest.mark.requirement("programming/resync")
 @virtual_time
 async def test_resync_redelivers_objects_with_jitter() -> None:
     world = ControllerEnv()

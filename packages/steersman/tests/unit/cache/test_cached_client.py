@@ -16,6 +16,7 @@ from steersman.meta import FrozenDict, Object, ObjectKey, ObjectMeta, unstructur
 from steersman_testing import matching, virtual_time
 
 
+@pytest.mark.requirement("overview/cache-and-index")
 @virtual_time
 async def test_read_of_cached_kind_sends_no_request() -> None:
     world = ControllerEnv()
@@ -99,6 +100,7 @@ def config_map_apply(name: str = "cm", **data: str) -> core.ConfigMap:
     return core.ConfigMap(metadata=meta.ObjectMeta(name=name, namespace=NAMESPACE), data=data)
 
 
+@pytest.mark.requirement("design/create-or-update")
 @virtual_time
 async def test_apply_without_change_sends_no_request() -> None:
     world = ControllerEnv()
@@ -111,6 +113,22 @@ async def test_apply_without_change_sends_no_request() -> None:
         assert world.server.requests == []
         assert (await cached.apply(config_map_apply(a="2"))).data == {"a": "2"}
         assert len(world.server.writes) == 1
+
+
+@virtual_time
+async def test_apply_with_new_owner_is_sent_once() -> None:
+    world = ControllerEnv()
+    async with world.running_cache(ConfigMap):
+        cached, store = world.cached, world.cache.informer(ConfigMap).store
+        owner = await cached.apply(config_map_apply("owner"))
+        await cached.apply(config_map_apply(a="1"))
+        await eventually(lambda: store.get(key("cm")) is not None)
+        owned = await cached.apply(config_map_apply(a="1"), owner=owner, adopt=True)
+        assert owned.is_controlled_by(owner)
+        await eventually(lambda: store.get(key("cm")) == owned)
+        world.server.requests.clear()
+        assert await cached.apply(config_map_apply(a="1"), owner=owner, adopt=True) == owned
+        assert world.server.requests == []
 
 
 @pytest.mark.parametrize("precondition", ["uid", "resourceVersion"])
@@ -158,6 +176,7 @@ async def test_apply_with_uid_of_replaced_object_conflicts() -> None:
             await cached.apply(config_map_apply(a="2"), uid=first.metadata.uid)
 
 
+@pytest.mark.requirement("overview/control-loop")
 @virtual_time
 async def test_drift_is_corrected_by_next_apply() -> None:
     world = ControllerEnv()
@@ -259,6 +278,7 @@ async def test_list_by_owner_returns_dependents() -> None:
             assert await cached.list(ConfigMap, owner=world.read_widget("a"), namespace="lake") == ()
 
 
+@pytest.mark.requirement("overview/cache-and-index")
 @virtual_time
 async def test_objects_are_found_by_an_index() -> None:
     world = ControllerEnv()

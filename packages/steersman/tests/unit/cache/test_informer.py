@@ -53,6 +53,7 @@ def recorded(informer: Informer[Widget]) -> RecordedEvents:
     return recorded
 
 
+@pytest.mark.requirement("design/informer")
 def test_informer_list_then_watch_notifies(
     informer: Informer[Widget], sink: InformerSink[Widget], recorded: RecordedEvents
 ) -> None:

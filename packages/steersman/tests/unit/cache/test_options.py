@@ -48,6 +48,7 @@ def test_all_secrets_requires_explicit_option() -> None:
         assert scopes_of(Secret, options, ())
 
 
+@pytest.mark.requirement("user/namespaces")
 @virtual_time
 async def test_namespaces_share_store_and_lists_are_scoped() -> None:
     server = InMemoryApiServer(virtual_runtime())

@@ -8,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from framework_support.controller_env import NAMESPACE, ControllerEnv, key
-from steersman.api.apply import core, meta
-from steersman.api.core_v1 import ConfigMap
+from steersman.api.apply import core, meta, rbac
+from steersman.api.core_v1 import ConfigMap, Namespace
+from steersman.api.rbac_v1 import ClusterRole
 from steersman.cache import InformerOptions
 from steersman.errors import AlreadyOwned, ConnectionFailed, NotOwned
-from steersman.meta import metadata_only
+from steersman.meta import ObjectKey, metadata_only
 from steersman_testing import matching, virtual_time
 
 CM = key("cm")
@@ -149,3 +150,17 @@ async def test_list_by_labels_returns_matching_objects(kinds: Any) -> None:
             assert len(await cached.list(ConfigMap, labels=labels)) == count
         assert len(await cached.list(ConfigMap, labels={"app": "shop"}, owner=world.read_widget("a"))) == 1
         assert await cached.list(ConfigMap, labels={"app": "shop"}, owner=world.read_widget("b")) == ()
+
+
+@virtual_time
+async def test_namespace_of_cluster_scoped_object_is_ignored() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "reader"}}
+    world.server.load(role)
+    declared = rbac.ClusterRole(metadata=meta.ObjectMeta(name="reader", namespace=NAMESPACE))
+    async with world.running_cache(ClusterRole):
+        with pytest.raises(NotOwned, match="ClusterRole reader exists without a controller"):
+            await world.cached.apply(declared, owner=await world.client.get(Namespace, ObjectKey("", NAMESPACE)))
+        with pytest.raises(ValueError, match="namespace"):
+            await world.cached.apply(declared, owner=world.read_widget("a"), adopt=True)

@@ -31,6 +31,7 @@ def request_intervals(transport: ScriptedTransport) -> list[float]:
     return [later - earlier for earlier, later in itertools.pairwise(times)]
 
 
+@pytest.mark.requirement("programming/watch", "programming/stream")
 @virtual_time
 async def test_list_then_watch_from_its_version() -> None:
     transport = ScriptedTransport(

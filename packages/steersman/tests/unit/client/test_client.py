@@ -182,6 +182,7 @@ async def test_apply_sends_set_fields_and_forces() -> None:
     assert last_request(transport)[0].query["force"] == "false"
 
 
+@pytest.mark.requirement("design/garbage-collection")
 @virtual_time
 async def test_apply_appends_owner_reference() -> None:
     transport = ScriptedTransport([json_response(widget_document())])
@@ -292,6 +293,7 @@ async def collect_events(
     return [e async for e in stream]
 
 
+@pytest.mark.requirement("programming/stream")
 @virtual_time
 async def test_watch() -> None:
     lines = [

@@ -104,6 +104,7 @@ def base64_encode(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
+@pytest.mark.requirement("user/kubeconfig")
 def test_certificates_inline(tmp_path: Path) -> None:
     wrapped = "\n".join(textwrap.wrap(base64_encode(CERTIFICATE), 20))
     config = kubeconfig(
@@ -115,6 +116,7 @@ def test_certificates_inline(tmp_path: Path) -> None:
     assert found.credentials.load() == Identity("Bearer s3cret", CERTIFICATE, KEY)
 
 
+@pytest.mark.requirement("user/kubeconfig")
 def test_config_resolves_files_relative_to_kubeconfig(tmp_path: Path) -> None:
     for name, data in (("ca.crt", CERTIFICATE), ("me.crt", CERTIFICATE), ("me.key", KEY)):
         (tmp_path / name).write_bytes(data)
@@ -194,6 +196,7 @@ def test_config_context_without_user_is_anonymous(tmp_path: Path) -> None:
     assert found.credentials == Anonymous()
 
 
+@pytest.mark.requirement("user/kubeconfig")
 def test_config_kubeconfig_files_are_merged_first_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = write(tmp_path / "one", {"clusters": kubeconfig(cluster={"server": "https://one:1"})["clusters"]})
     two = write(tmp_path / "two", kubeconfig(cluster={"server": "https://two:2"}))

@@ -44,6 +44,7 @@ class FailingCall:
 CONFLICT = Conflict(ApiStatus(code=409, reason="Conflict"))
 
 
+@pytest.mark.requirement("programming/conflict-retry")
 @virtual_time
 async def test_retry_on_conflict_concurrent_updates_all_apply() -> None:
     server = InMemoryApiServer(virtual_runtime())

@@ -101,6 +101,7 @@ def config_map(*owners: OwnerReference, version: int = 1, namespace: str = "orde
     )
 
 
+@pytest.mark.requirement("design/informer", "programming/queue")
 @virtual_time
 async def test_changes_of_the_kind_itself() -> None:
     harness = BuilderHarness()
@@ -113,6 +114,7 @@ async def test_changes_of_the_kind_itself() -> None:
     assert await harness.drain_queue() == [key("a"), key("b")]
 
 
+@pytest.mark.requirement("overview/owns")
 @pytest.mark.parametrize(
     ("owner", "concerned"),
     [
@@ -203,6 +205,7 @@ async def test_two_controllers_share_one_informer() -> None:
     assert harness.registered[1][0].name == "second"
 
 
+@pytest.mark.requirement("overview/concurrency")
 def test_names_and_limits() -> None:
     harness = BuilderHarness(started=False)
     with pytest.raises(ValueError, match="must be 1 or more, not 0"):
@@ -275,6 +278,7 @@ def test_needs_malformed_declaration_raises(verbs: tuple[str, ...], names: Any, 
         BuilderHarness(started=False).builder.needs(Secret, *verbs, names=names)
 
 
+@pytest.mark.requirement("pattern/configured-objects")
 @virtual_time
 async def test_builder_existing_objects_are_enqueued() -> None:
     harness = BuilderHarness()

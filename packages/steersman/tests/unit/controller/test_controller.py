@@ -39,6 +39,7 @@ async def test_each_object_is_reconciled_once() -> None:
     await controller.stop(1)
 
 
+@pytest.mark.requirement("design/retries", "overview/back-off")
 @virtual_time
 async def test_failure_is_retried_with_back_off_without_blocking() -> None:
     async def behave(request: Request) -> Result:
@@ -74,6 +75,7 @@ async def test_success_ends_the_back_off() -> None:
     await controller.stop(1)
 
 
+@pytest.mark.requirement("design/retries", "user/next-loop")
 @virtual_time
 async def test_requeue_after() -> None:
     async def behave(_: Request) -> Result:
@@ -89,6 +91,7 @@ async def test_requeue_after() -> None:
     await controller.stop(1)
 
 
+@pytest.mark.requirement("overview/panics")
 @pytest.mark.parametrize("mishap", ["cancelled", "nonsense"])
 @virtual_time
 async def test_reconciler_errors_never_stop_a_worker(mishap: str) -> None:
@@ -114,6 +117,7 @@ async def test_reconciler_errors_never_stop_a_worker(mishap: str) -> None:
     await controller.stop(1)
 
 
+@pytest.mark.requirement("design/workers", "overview/concurrency")
 @pytest.mark.parametrize("workers", [1, 3])
 @virtual_time
 async def test_as_many_at_once_as_allowed(workers: int) -> None:

@@ -43,6 +43,7 @@ def with_data(**data: str) -> Any:
     return mutate
 
 
+@pytest.mark.requirement("design/create-or-update", "overview/create-or-update")
 @virtual_time
 async def test_create_or_patch_creates_patches_or_skips() -> None:
     world = ControllerEnv()
@@ -57,6 +58,7 @@ async def test_create_or_patch_creates_patches_or_skips() -> None:
         assert world.server.requests == []
 
 
+@pytest.mark.requirement("programming/conflict")
 @virtual_time
 async def test_create_or_patch_concurrent_change_conflicts() -> None:
     world = ControllerEnv()

@@ -40,6 +40,7 @@ def events(world: ControllerEnv) -> tuple[Event, ...]:
     return world.server.read_all(Event)
 
 
+@pytest.mark.requirement("programming/events")
 @virtual_time
 async def test_event_has_reason_regarding_and_reporter(world: ControllerEnv) -> None:
     widget = world.read_widget("a")

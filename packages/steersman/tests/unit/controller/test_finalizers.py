@@ -58,6 +58,7 @@ async def test_remove_finalizer_last_one_deletes_object(world: ControllerEnv) ->
     await remove_finalizer(world.cached, dying, FINALIZER)
 
 
+@pytest.mark.requirement("programming/resource-version")
 @virtual_time
 async def test_finalizer_of_changed_object_conflicts(world: ControllerEnv) -> None:
     old = world.read_widget("a")

@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from framework_support.controller_env import NAMESPACE, ControllerEnv, key, running
+from framework_support.controller_env import NAMESPACE, ControllerEnv, drain_event_loop, key, running
 from framework_support.widget import Widget, WidgetStatus
-from steersman.api.core_v1 import ConfigMap
+from steersman.api.core_v1 import ConfigMap, Pod, PodCondition, PodStatus
 from steersman.cache import CachedClient, InformerOptions
 from steersman.client import Client, MergePatch
 from steersman.controller import (
@@ -31,7 +31,7 @@ from steersman.manager import Manager, ManagerOptions
 from steersman.meta import Condition, FrozenDict, find_condition, metadata_only
 from steersman_testing import matching, virtual_time
 
-FINALIZER = "widgets.shop.example.com/widget"
+FINALIZER = "widgets.shop.example.com/tester.widget"
 READY = Condition(type="Ready", status="True", reason="Done")
 
 
@@ -91,6 +91,7 @@ async def test_reconcile_without_cleanup_adds_no_finalizer() -> None:
     assert Recording.calls == ["reconcile a"]
 
 
+@pytest.mark.requirement("user/deletion")
 @virtual_time
 async def test_cleanup_runs_between_deletion_and_release() -> None:
     world = ControllerEnv()
@@ -102,6 +103,31 @@ async def test_cleanup_runs_between_deletion_and_release() -> None:
         assert world.server.read(Widget, key("a")) is None
     assert CleansUp.calls == ["reconcile a", "cleanup a"]
     assert not [line for line in lines if line["log_level"] == "error"]
+
+
+@virtual_time
+async def test_operators_do_not_share_a_finalizer() -> None:
+    async def observe(ctx: ReconcilerContext, obj: Widget) -> None:
+        """Do nothing."""
+
+    world = ControllerEnv()
+    world.create_widgets("a")
+    other = Manager(world.server, ManagerOptions(name="other"), world.runtime)
+    other.controller(Widget).complete(observe)
+    async with operator(world, CleansUp), running(other):
+        await drain_event_loop()
+        assert world.read_widget("a").metadata.finalizers == (FINALIZER,)
+        assert len([request for request in world.server.requests if request.method == "PATCH"]) == 1
+        await delete_widget(world, "a")
+    assert CleansUp.calls[-1] == "cleanup a"
+
+
+def test_long_default_finalizer_needs_cleanup() -> None:
+    world = ControllerEnv()
+    manager = Manager(world.server, ManagerOptions(name="operator-" + "a" * 60), world.runtime)
+    manager.controller(Widget).complete(Recording)
+    with pytest.raises(ConfigurationError, match=r"set CleansUp\.finalizer to a name such as"):
+        manager.controller(Widget).named("other").complete(CleansUp)
 
 
 @virtual_time
@@ -406,6 +432,21 @@ async def test_condition_of_another_manager_keeps_its_owner() -> None:
         await other.apply_status(widget, WidgetStatus())
         status = world.read_widget("a").status
         assert ([c.type for c in status.conditions], status.depth) == (["Ready"], 4)
+
+
+@virtual_time
+async def test_condition_of_a_built_in_kind_keeps_its_owner() -> None:
+    world = StatusWorld()
+    metadata, spec = {"name": "web", "namespace": NAMESPACE}, {"containers": [{"name": "web", "image": "web"}]}
+    world.server.load({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    other = Client(world.server, field_manager="other")
+    pod = await other.get(Pod, key("web"))
+    async with world.context_with_widget() as (context, _):
+        healthy = PodCondition(type="Healthy", status="True")
+        pod = await other.apply_status(pod, PodStatus(conditions=(healthy,)))
+        await context.status(pod, conditions=[replace(READY, type="example.com/Ready")])
+        pod = await other.apply_status(pod, PodStatus())
+    assert [condition.type for condition in pod.status.conditions] == ["example.com/Ready"]
 
 
 @virtual_time

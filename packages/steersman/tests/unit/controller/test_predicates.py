@@ -114,6 +114,7 @@ def labelled(**labels: str) -> Widget:
     return widget("a", labels=labels)
 
 
+@pytest.mark.requirement("user/target-label")
 @pytest.mark.parametrize(
     ("old", "new", "passes"),
     [

@@ -29,6 +29,7 @@ async def run_ready_tasks() -> None:
         await asyncio.sleep(0)
 
 
+@pytest.mark.requirement("programming/queue")
 @virtual_time
 async def test_keys_are_deduplicated_in_fifo_order() -> None:
     queue = new_queue()
@@ -93,6 +94,7 @@ async def test_getter_woken_without_key_keeps_waiting() -> None:
     assert await waiting == "b"
 
 
+@pytest.mark.requirement("overview/back-off")
 @virtual_time
 async def test_rate_limited_delay_doubles_per_failure() -> None:
     queue = new_queue()

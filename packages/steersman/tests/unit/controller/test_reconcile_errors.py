@@ -41,6 +41,7 @@ def not_found(name: str = "a", kind: str = "widgets", group: str = "shop.example
     return NotFound(ApiStatus("scripted", "NotFound", 404, details=StatusDetails(name=name, kind=kind, group=group)))
 
 
+@pytest.mark.requirement("design/terminal-errors")
 @virtual_time
 async def test_terminal_error_is_not_retried() -> None:
     reconciler = ScriptedReconciler(ControllerEnv(), raising(TerminalError("no such engine"), TerminalError("again")))
@@ -56,6 +57,7 @@ async def test_terminal_error_is_not_retried() -> None:
     await controller.stop(1)
 
 
+@pytest.mark.requirement("design/deleted-object")
 @virtual_time
 async def test_not_found_of_a_deleted_object_is_quiet() -> None:
     reconciler = ScriptedReconciler(ControllerEnv(), raising(not_found()))
@@ -103,6 +105,7 @@ async def test_not_found_of_cached_object_is_retried() -> None:
     await controller.stop(1)
 
 
+@pytest.mark.requirement("programming/conflict-retry")
 @virtual_time
 async def test_conflict_is_retried_at_info_level() -> None:
     reconciler = ScriptedReconciler(ControllerEnv(), raising(conflict()))
@@ -265,6 +268,7 @@ async def test_reconciler_timeout_error_is_not_a_reconcile_timeout() -> None:
     await controller.stop(1)
 
 
+@pytest.mark.requirement("overview/panics")
 @pytest.mark.parametrize(
     ("error", "panics"),
     [

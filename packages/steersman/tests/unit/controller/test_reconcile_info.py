@@ -43,6 +43,7 @@ def rendered_logs() -> Generator[list[dict[str, Any]], None, None]:
         processors[:] = saved
 
 
+@pytest.mark.requirement("overview/observability")
 @virtual_time
 async def test_log_lines_carry_object_and_reconcile_id() -> None:
     reconciler = ScriptedReconciler(ControllerEnv())

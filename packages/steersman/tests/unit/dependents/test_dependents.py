@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from framework_support.controller_env import NAMESPACE, ControllerEnv, key, running
+from framework_support.controller_env import (
+    NAMESPACE,
+    ControllerEnv,
+    drain_event_loop,
+    eventually,
+    key,
+    running,
+)
 from framework_support.widget import Widget
-from steersman.api.apply import core, meta
-from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Secret, Service
+from steersman.api.apply import apps, core, meta, rbac
+from steersman.api.apps_v1 import Deployment
+from steersman.api.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim, Secret, Service
 from steersman.api.events_v1 import Event
+from steersman.api.rbac_v1 import ClusterRole
 from steersman.client import HttpRequest, MergePatch
-from steersman.controller import Reconciler, RequestReconciler, Result
+from steersman.controller import Reconciler, ReconcilerContext, RequestReconciler, Result
 from steersman.dependents import (
     DEPENDENT_OF_LABEL,
     BlockingDependent,
@@ -25,7 +34,7 @@ from steersman.dependents import (
     PrunedObject,
 )
 from steersman.errors import AlreadyOwned, ConfigurationError, Conflict, NotOwned
-from steersman.manager import Manager
+from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, encode, metadata_only, unstructured
 from steersman_manifests.rbac import policy_rules
 from steersman_testing import virtual_time
@@ -94,6 +103,34 @@ async def test_step_waits_for_previous_step() -> None:
         assert shop.reports[-1] is state
 
 
+def deployment(image: str) -> apps.Deployment:
+    labels = {"app": "a"}
+    pod = core.PodSpec(containers=[core.Container(name="a", image=image)])
+    template = core.PodTemplateSpec(metadata=meta.TemplateMeta(labels=labels), spec=pod)
+    spec = apps.DeploymentSpec(replicas=1, selector=meta.LabelSelector(match_labels=labels), template=template)
+    return apps.Deployment(metadata=meta.ObjectMeta(name="a", namespace=NAMESPACE), spec=spec)
+
+
+@virtual_time
+async def test_ready_function_waits_for_observed_generation() -> None:
+    env = ControllerEnv()
+    env.create_widgets("shop")
+    dependents = Dependents(env.cached)
+
+    def apply(image: str) -> Awaitable[DependentsState]:
+        first = Dependent(deployment(image), ready=lambda found: bool(found.status.ready_replicas))
+        return dependents.apply(env.read_widget("shop"), [first, config_map("b")])
+
+    async with env.running_cache(Deployment, ConfigMap):
+        await apply("a:1")
+        status = {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1}
+        await env.client.patch(Deployment, key("a"), MergePatch({"status": status}), subresource="status")
+        assert (await apply("a:1")).ready
+        state = await apply("a:2")
+        assert [str(each) for each in state.blocking] == ["Deployment orders/a: generation 2 is not observed yet"]
+
+
+@pytest.mark.requirement("overview/owner-references")
 @virtual_time
 async def test_dependents_have_owner_and_label() -> None:
     shop = Shop()
@@ -119,6 +156,20 @@ async def test_undeclared_dependent_is_pruned() -> None:
         state = await shop.apply(config_maps("a", "b"))
         assert state.ready and state.pruned == (PrunedObject("ConfigMap", key("c")),)
         assert shop.names == {"a", "b"}
+
+
+@virtual_time
+async def test_prune_spares_cluster_scoped_object_with_namespace() -> None:
+    env = ControllerEnv()
+    dependents = Dependents(env.cached, controller="widget", owned=(ClusterRole,), prunable=(ClusterRole,))
+    owner = await env.client.get(Namespace, ObjectKey("", NAMESPACE))
+    # The API server removes the namespace.
+    roles = [rbac.ClusterRole(metadata=meta.ObjectMeta(name=name, namespace=NAMESPACE)) for name in ("a", "b")]
+    async with env.running_cache(ClusterRole):
+        for _ in range(2):
+            state = await dependents.apply(owner, [tuple(roles)])
+            assert (state.ready, state.pruned) == (True, ())
+    assert [role.metadata.name for role in env.server.read_all(ClusterRole)] == ["a", "b"]
 
 
 @virtual_time
@@ -248,6 +299,37 @@ async def test_invalid_declarations_raise() -> None:
     with pytest.raises(ConfigurationError, match="'a b' is not a label value"):
         await Dependents(shop.env.cached, controller="a b").apply(shop.owner, [])
     assert shop.names == set()
+
+
+@virtual_time
+async def test_prune_spares_dependents_of_other_operators() -> None:
+    env = ControllerEnv()
+    env.create_widgets("shop")
+
+    def operator(name: str) -> Manager:
+        async def reconcile(ctx: ReconcilerContext, obj: Widget) -> None:
+            await ctx.dependents.apply(obj, [config_map(name)])
+
+        manager = Manager(env.server, ManagerOptions(name=name), env.runtime)
+        manager.controller(Widget).owns(ConfigMap, prune=True).complete(reconcile)
+        return manager
+
+    async with running(operator("shops")), running(operator("pages")):
+        await drain_event_loop()
+        await eventually(lambda: len(env.server.read_all(ConfigMap, NAMESPACE)) == 2)
+        await drain_event_loop()
+        assert [request.path for request in env.server.requests if request.method == "DELETE"] == []
+    labels = {found.metadata.labels[DEPENDENT_OF_LABEL] for found in env.server.read_all(ConfigMap, NAMESPACE)}
+    assert labels == {"shops.widget", "pages.widget"}
+
+
+def test_long_label_value_of_prunable_kinds_raises() -> None:
+    env = ControllerEnv()
+    manager = Manager(env.server, ManagerOptions(name="operator-" + "a" * 50), env.runtime)
+    manager.controller(Widget).named("without-prune").owns(ConfigMap).complete(IdleReconciler)
+    builder = manager.controller(Widget).owns(ConfigMap, prune=True)
+    with pytest.raises(ConfigurationError, match="is not a label value: set another controller name"):
+        builder.complete(IdleReconciler)
 
 
 class IdleReconciler(RequestReconciler[Widget]):

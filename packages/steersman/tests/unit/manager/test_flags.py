@@ -36,6 +36,7 @@ def options(*arguments: str) -> ManagerOptions:
     return parse(*arguments)[0].options("shop", default_namespace="orders")
 
 
+@pytest.mark.requirement("user/bind-addresses")
 def test_flags_have_kubebuilder_defaults() -> None:
     flags, port = parse()
     assert flags == ManagerFlags()
@@ -59,6 +60,7 @@ def test_leader_election_flags_set_lease() -> None:
     assert options("--leader-elect", "--no-leader-elect").leader_election is None
 
 
+@pytest.mark.requirement("user/namespaces")
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

@@ -58,6 +58,7 @@ def get_config_map(world: ControllerEnv, name: str) -> str | None:
     return found.data["length"] if found else None
 
 
+@pytest.mark.requirement("design/reconcile-loop", "overview/extended-api")
 @virtual_time
 async def test_manager_reconciles_children_and_status() -> None:
     world = ControllerEnv()
@@ -79,6 +80,7 @@ async def test_manager_reconciles_children_and_status() -> None:
     assert first.reporting_controller == "orders-operator/widget"
 
 
+@pytest.mark.requirement("design/idempotence", "overview/idempotence")
 @virtual_time
 async def test_reconcile_without_change_sends_no_writes() -> None:
     world = ControllerEnv()
@@ -126,6 +128,7 @@ class SlowReconciler(RequestReconciler[Widget]):
         return Result()
 
 
+@pytest.mark.requirement("design/cache-sync")
 @virtual_time
 async def test_manager_reconciles_after_all_first_lists() -> None:
     SlowReconciler.seen.clear()
@@ -215,6 +218,7 @@ def listening_ports(logs: Sequence[MutableMapping[str, Any]]) -> list[int]:
     return [entry["port"] for entry in logs if entry["event"] == "listening"]
 
 
+@pytest.mark.requirement("overview/observability", "user/bind-addresses")
 async def test_manager_serves_probes_and_metrics() -> None:
     world = ControllerEnv(Runtime())
     world.create_widgets("a")

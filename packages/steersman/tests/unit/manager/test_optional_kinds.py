@@ -12,7 +12,8 @@ from framework_support.widget import Widget
 from steersman import Manager, Request, RequestReconciler, Result
 from steersman.api.apply import meta
 from steersman.api.core_v1 import ConfigMap
-from steersman.client import Client, HttpRequest
+from steersman.cache import InformerEvent
+from steersman.client import Client, HttpRequest, MergePatch
 from steersman.controller import has_label
 from steersman.errors import ApiStatus, ConfigurationError, ConnectionFailed, Forbidden, NotFound, NotOwned
 from steersman.manager import LeaderElection, ManagerOptions
@@ -221,6 +222,31 @@ async def test_appearing_kind_respects_predicates() -> None:
         cluster.install()
         await asyncio.sleep(SETTLED_SECONDS)
         assert manager.controllers[0].recent() == ()
+
+
+@virtual_time
+async def test_appearing_kind_survives_failing_predicate() -> None:
+    cluster = Cluster()
+    cluster.env.create_widgets("b", "c")
+    manager = Manager(cluster.server, runtime=cluster.env.runtime)
+
+    def passes(event: InformerEvent[Widget]) -> bool:
+        if event.object.metadata.name == "b" and event.object.metadata.labels:
+            raise ValueError("no label is expected")
+        return True
+
+    builder = manager.controller(Widget).with_event_filter(passes)
+    builder.owns(Monitor, optional=True).complete(MonitoredWidgets)
+    async with running(manager):
+        await cluster.env.client.patch(Widget, key("b"), MergePatch({"metadata": {"labels": {"a": "b"}}}))
+        await asyncio.sleep(SETTLED_SECONDS)
+        cluster.install()
+        await asyncio.sleep(SETTLED_SECONDS)
+        names = {found.metadata.name for found in await manager.client.list(Monitor)}
+        assert {"a", "c"} <= names
+        cluster.uninstall()
+        await asyncio.sleep(SETTLED_SECONDS)
+        assert not await manager.client.is_served(Monitor)
 
 
 def test_kind_optional_and_required_raises() -> None:

@@ -57,6 +57,7 @@ def writes(lines: list[Any]) -> list[tuple[str, ...]]:
     return [(line["verb"], line["kind"], line.get("subresource", ""), line["reason"]) for line in found]
 
 
+@pytest.mark.requirement("programming/logs")
 @virtual_time
 async def test_changing_writes_are_logged_once_with_reason() -> None:
     world = ControllerEnv()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 from prometheus_client.exposition import generate_latest
 
 from steersman.controller import WorkQueue
@@ -16,6 +17,7 @@ def sample(metric: str, /, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(metric, labels)
 
 
+@pytest.mark.requirement("overview/observability")
 def test_metric_names_match_controller_runtime() -> None:
     text = generate_latest(metrics.registry).decode()
     declared = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -424,3 +424,23 @@ def test_load_pair_works_on_read_only_file_system(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
     load_key_pair(server_ssl_context(), pair.certificate.encode(), pair.key.encode())
     assert "PRIVATE" not in repr(pair)
+
+
+@virtual_time
+async def test_watches_that_end_at_once_are_delayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    watches = 0
+
+    async def ended_watch(*_: Any, **__: Any) -> AsyncGenerator[Any]:
+        nonlocal watches
+        watches += 1
+        await asyncio.sleep(0.05)
+        for event in ():
+            yield event
+
+    monkeypatch.setattr(Client, "watch", ended_watch)
+    harness = RotationHarness()
+    harness.start()
+    await asyncio.sleep(60)
+    await harness.stop()
+    # Two replicas watch each target and the Secret, once a second.
+    assert 0 < watches <= 2 * (len(TARGETS) + 1) * 61

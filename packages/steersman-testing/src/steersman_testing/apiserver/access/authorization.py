@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
@@ -44,6 +44,8 @@ _ROLES = GroupResource(RBAC, "roles")
 CLUSTER_ROLES = GroupResource(RBAC, "clusterroles")
 _BINDINGS = GroupResource(RBAC, "rolebindings")
 _CLUSTER_BINDINGS = GroupResource(RBAC, "clusterrolebindings")
+_RBAC_COLLECTIONS = (_ROLES, CLUSTER_ROLES, _BINDINGS, _CLUSTER_BINDINGS)
+_MAX_DECISIONS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,7 @@ class Authorizer:
     storage: Storage
     aggregate_roles: bool
     denials: list[str] = field(default_factory=list[str])
+    _decisions: dict[tuple[Any, ...], Decision] = field(default_factory=dict[tuple[Any, ...], "Decision"])
 
     def check(self, user: RequestUser, attributes: AuthorizationAttributes) -> None:
         """Check that ``user`` is allowed.
@@ -240,6 +243,16 @@ class Authorizer:
         """Return the decision about ``user``."""
         if user.is_system_master:
             return Decision(True)
+        changes = tuple(self.storage.changes[collection] for collection in _RBAC_COLLECTIONS)
+        key = changes, user.name, user.groups, attributes
+        found = self._decisions.get(key)
+        if found is None:
+            if len(self._decisions) == _MAX_DECISIONS:
+                self._decisions.clear()
+            found = self._decisions[key] = self._decide(user, attributes)
+        return found
+
+    def _decide(self, user: RequestUser, attributes: AuthorizationAttributes) -> Decision:
         errors: list[str] = []
         for grant in self.grants(user, attributes.namespace):
             if grant.error:

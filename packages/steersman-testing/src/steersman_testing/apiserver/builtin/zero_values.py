@@ -6,7 +6,7 @@ Source: the struct tags and the protobuf encoding of ``k8s.io/api``.
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -68,24 +68,28 @@ def _set_zero_values(value: JsonObject, struct: type[msgspec.Struct], *, root: b
     for name, zero in _zero_fields(struct).items():
         if name not in value and not (root and name in ROOT_FIELDS):
             value[name] = clone(zero)
-    fields = struct_fields(struct)
-    for name, content in value.items():
-        if name in fields and not (root and name in ROOT_FIELDS):
-            for inner, kind in _nested_structs(content, fields[name].kind):
-                _set_zero_values(inner, kind)
+    for name, inner in _nested_structs(struct).items():
+        content = value.get(name)
+        if content is None or (root and name in ROOT_FIELDS):
+            continue
+        for nested in content if is_list(content) else (content,):
+            if is_map(nested):
+                _set_zero_values(nested, inner)
 
 
-def _nested_structs(value: Any, kind: Any) -> Iterator[tuple[JsonObject, type[msgspec.Struct]]]:
-    if typing.get_origin(kind) is tuple and is_list(value):
-        item = typing.get_args(kind)[0]
-        yield from (pair for v in value for pair in _nested_structs(v, item))
-    elif (
-        isinstance(kind, type)
-        and issubclass(kind, msgspec.Struct)
-        and is_map(value)
-        and kind not in (*METADATA_TYPES, Condition)
-    ):
-        yield value, kind
+@cache
+def _nested_structs(struct: type[msgspec.Struct]) -> Mapping[str, type[msgspec.Struct]]:
+    """Return the structs of fields, and of the items of lists."""
+    kinds = {name: _item_kind(struct_field.kind) for name, struct_field in struct_fields(struct).items()}
+    return {
+        name: kind
+        for name, kind in kinds.items()
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in (*METADATA_TYPES, Condition)
+    }
+
+
+def _item_kind(kind: Any) -> Any:
+    return typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else kind
 
 
 def nulls_for_empty_lists(resource: ApiResource, obj: JsonObject) -> JsonObject:
@@ -118,11 +122,7 @@ def _nullable_list_fields(struct: type[msgspec.Struct]) -> Mapping[str, tuple[bo
     """
     found: dict[str, tuple[bool, type[msgspec.Struct] | None]] = {}
     for name, struct_field in struct_fields(struct).items():
-        kind = (
-            typing.get_args(struct_field.kind)[0]
-            if typing.get_origin(struct_field.kind) is tuple
-            else struct_field.kind
-        )
+        kind = _item_kind(struct_field.kind)
         inner = kind if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
         inner = inner if inner is not None and inner not in METADATA_TYPES and _nullable_list_fields(inner) else None
         if struct_field.keeps_empty_list or inner is not None:

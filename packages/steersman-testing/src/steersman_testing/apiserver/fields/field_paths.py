@@ -6,8 +6,9 @@ set>``. Source: ``sigs.k8s.io/structured-merge-diff``, packages ``fieldpath`` an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -102,23 +103,26 @@ def field_set(value: Any, shape: Shape) -> FieldSet:
     Raises:
         ApiError: as ``list_elements``.
     """
-    return frozenset(_set_paths(value, shape, ()))
+    found: list[FieldPath] = []
+    _add_set_paths(value, shape, (), found)
+    return frozenset(found)
 
 
-def _set_paths(value: Any, shape: Shape, path: FieldPath) -> Iterator[FieldPath]:
+def _add_set_paths(value: Any, shape: Shape, path: FieldPath, found: list[FieldPath]) -> None:
     if is_map(value) and shape.relation != "atomic":
         for name, content in value.items():
             inner = (*path, f"f:{name}")
-            yield from _set_paths(content, shape.field(name), inner)
+            _add_set_paths(content, shape.field(name), inner, found)
             if content is None or content == {} or not shape.declares(name):
-                yield inner
+                found.append(inner)
     elif is_associative(value, shape):
+        is_map_list, item_shape = shape.relation == "map", shape.item()
         for element, item in list_elements(value, shape).items():
-            yield (*path, element)
-            if shape.relation == "map":
-                yield from _set_paths(item, shape.item(), (*path, element))
+            found.append((*path, element))
+            if is_map_list:
+                _add_set_paths(item, item_shape, (*path, element), found)
     elif path:
-        yield path
+        found.append(path)
 
 
 @dataclass(slots=True)
@@ -221,8 +225,9 @@ def with_parents(fields: Iterable[FieldPath]) -> FieldSet:
     return frozenset(f[:length] for f in fields for length in range(1, len(f) + 1))
 
 
+@lru_cache(maxsize=4096)
 def to_fields_v1(fields: FieldSet) -> JsonObject:
-    """Return a set as FieldsV1.
+    """Return a set as FieldsV1. Cached, because each write encodes the sets of all managers.
 
     FieldsV1 is a tree of objects. ``.`` marks a container that is itself a member.
     """

@@ -18,7 +18,7 @@ from steersman_cel.types import MAX_KEY_LENGTH, MAX_REQUEST_BYTES
 from steersman_cel.validation import VALIDATIONS_KEY
 from steersman_manifests.crd.costs import rule_costs
 from steersman_testing.apiserver.failures import not_implemented
-from steersman_testing.apiserver.schemas.keywords import HasKeyword
+from steersman_testing.apiserver.schemas.schema_cache import SchemaCache, has_keyword
 from steersman_testing.apiserver.values import JsonObject, get_object, is_list, is_map
 
 _CALL_BUDGET = 1_000_000
@@ -30,7 +30,7 @@ _METADATA_SCHEMA: JsonObject = {
     "type": "object",
     "properties": {"name": _STRING_SCHEMA, "generateName": _STRING_SCHEMA},
 }
-_has_rules = HasKeyword(VALIDATIONS_KEY)
+_has_rules = has_keyword(VALIDATIONS_KEY)
 
 SizeFunc = Callable[[int], int]
 """Rounds a length."""
@@ -64,7 +64,7 @@ def check_budget(obj: JsonObject, old: Any, schema: JsonObject) -> None:
     """
     values = [v for v in (obj, old) if is_map(v)]
     # An estimate takes long and sizes change often, so try bounds first that many objects share.
-    if not _exceeds_budget_at(msgspec.json.encode(schema), _longest(values)):
+    if not _exceeds_budget_at(schema)(_longest(values)):
         return
     full_schema = _with_type_meta(schema)
     if all(_exceeds_budget(_with_size_bounds(full_schema, values, size)) for size in (_rounded_size, _exact_size)):
@@ -98,13 +98,21 @@ def _longest(values: Sequence[Any]) -> _Longest:
     return _Longest(1 << (string - 1).bit_length(), 1 << (collection - 1).bit_length())
 
 
-@lru_cache(maxsize=1024)
-def _exceeds_budget_at(schema: bytes, longest: _Longest) -> bool:
-    """Return True if objects of these lengths may exceed the budget.
+def _estimate_by_length(schema: JsonObject) -> Callable[[_Longest], bool]:
+    """Return a predicate for lengths with which objects may exceed the budget.
 
     Each string, list and map counts as long as the longest.
     """
-    return _exceeds_budget(_with_uniform_bounds(_with_type_meta(msgspec.json.decode(schema)), longest))
+    full_schema = _with_type_meta(schema)
+
+    @lru_cache(maxsize=1024)
+    def exceeds_budget(longest: _Longest) -> bool:
+        return _exceeds_budget(_with_uniform_bounds(full_schema, longest))
+
+    return exceeds_budget
+
+
+_exceeds_budget_at = SchemaCache(_estimate_by_length)
 
 
 def _with_uniform_bounds(schema: JsonObject, longest: _Longest) -> JsonObject:

@@ -14,10 +14,10 @@ from steersman_testing.apiserver.builtin.types import decode_metadata
 from steersman_testing.apiserver.failures import InvalidFieldError, format_value, invalid_value, required_value
 from steersman_testing.apiserver.go_values import UnmarshalTypeError
 from steersman_testing.apiserver.names import validate_metadata
-from steersman_testing.apiserver.schemas.keywords import HasKeyword
+from steersman_testing.apiserver.schemas.schema_cache import has_keyword
 from steersman_testing.apiserver.values import MISSING, JsonObject, get_object, is_list, is_map
 
-has_embedded_resource = HasKeyword("x-kubernetes-embedded-resource")
+has_embedded_resource = has_keyword("x-kubernetes-embedded-resource")
 """Predicate for schemas with embedded objects."""
 
 

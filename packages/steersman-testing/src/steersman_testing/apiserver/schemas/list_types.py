@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from steersman_testing.apiserver.failures import InvalidFieldError, invalid_value
-from steersman_testing.apiserver.schemas.keywords import HasKeyword
+from steersman_testing.apiserver.schemas.schema_cache import has_keyword
 from steersman_testing.apiserver.schemas.validation import format_schema_value
 from steersman_testing.apiserver.values import (
     MISSING,
@@ -24,7 +24,7 @@ from steersman_testing.apiserver.values import (
     type_of,
 )
 
-_has_list_types = HasKeyword("x-kubernetes-list-type")
+_has_list_types = has_keyword("x-kubernetes-list-type")
 
 
 def list_type_errors(value: Any, schema: JsonObject) -> list[InvalidFieldError]:

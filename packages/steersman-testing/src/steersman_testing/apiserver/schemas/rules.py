@@ -6,11 +6,13 @@ ignored.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from steersman_cel.validation import RuleViolation, find_default_violations, find_violations
+from steersman_cel.validation import RuleViolation, find_default_violations, schema_rules
 from steersman_testing.apiserver.failures import InvalidFieldError
 from steersman_testing.apiserver.schemas.paths import InvalidFieldPath, resolve_path
+from steersman_testing.apiserver.schemas.schema_cache import SchemaCache
 from steersman_testing.apiserver.schemas.validation import format_schema_value
 from steersman_testing.apiserver.values import JsonObject
 
@@ -28,6 +30,7 @@ BLOCKING_REASONS = {
     "FieldValueTooMany",
     "FieldValueTypeInvalid",
 }
+_rules_of_objects = SchemaCache(partial(schema_rules, root=True))
 
 
 def rule_errors(obj: Any, old: Any, schema: JsonObject) -> list[InvalidFieldError]:
@@ -36,7 +39,7 @@ def rule_errors(obj: Any, old: Any, schema: JsonObject) -> list[InvalidFieldErro
     Args:
         old: the object before an update, or MISSING.
     """
-    return [_rule_error(b) for b in find_violations(obj, old, schema, root=True)]
+    return [_rule_error(b) for b in _rules_of_objects(schema).find_violations(obj, old)]
 
 
 def default_rule_errors(default: Any, schema: JsonObject, path: str) -> list[InvalidFieldError]:

@@ -11,13 +11,13 @@ from typing import Any
 
 from steersman_testing.apiserver.failures import InvalidFieldError
 from steersman_testing.apiserver.schemas.fast_validation import is_certainly_valid
-from steersman_testing.apiserver.schemas.keywords import HasKeyword
+from steersman_testing.apiserver.schemas.schema_cache import has_keyword
 from steersman_testing.apiserver.schemas.validation import ValidationResult, check_value
 from steersman_testing.apiserver.values import MISSING, JsonObject, clone, get_field, get_object, is_list, is_map
 
 _META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 _CONTAINER_TYPES = (dict, list)
-_has_defaults = HasKeyword("default")
+_has_defaults = has_keyword("default")
 
 
 def prune(value: Any, schema: JsonObject, *, root: bool = True, keep_nulls: bool = False) -> tuple[Any, list[str]]:
