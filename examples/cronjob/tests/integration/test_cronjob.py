@@ -62,6 +62,7 @@ async def wait_until_listening(host: str, port: int) -> None:
                 return
 
 
+@pytest.mark.requirement("programming/versions")
 async def test_both_versions_webhooks_and_rights(envtest: Envtest, envtest_namespace: str) -> None:
     key = ObjectKey(envtest_namespace, "sample")
     async with running_operator(envtest) as user:

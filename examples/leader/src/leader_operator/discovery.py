@@ -14,7 +14,7 @@ from steersman.manager.serving import HttpServer, ServerRequest, ServerResponse
 from leader_operator.api.v1.leaderservice import LeaderService
 from leader_operator.resources import leader_document
 
-PORT = 8082
+PORT = 8083
 
 
 async def leader_response(client: CachedClient, path: str) -> ServerResponse:

@@ -101,6 +101,7 @@ class Orders:
         return [e.target_ref.name or "" for s in selected for e in s.endpoints if e.target_ref is not None]
 
 
+@pytest.mark.requirement("pattern/leader")
 async def test_leader_is_replaced_without_overlap() -> None:
     try:
         config = load_config()

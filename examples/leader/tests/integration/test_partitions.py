@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import pytest
 import yaml
 from steersman import Client, FrozenDict, ObjectKey, ObjectMeta
 from steersman_testing.envtest import Envtest
@@ -112,6 +113,7 @@ async def create_service(client: Client, key: ObjectKey) -> None:
     await client.create(LeaderService(metadata=ObjectMeta(name=key.name, namespace=key.namespace), spec=spec))
 
 
+@pytest.mark.requirement("pattern/leader")
 async def test_two_writers_are_never_acknowledged_at_once(
     envtest: Envtest, envtest_namespace: str, tmp_path: Path
 ) -> None:

@@ -64,11 +64,15 @@ class ModelApplication:
     Attributes:
         ended_at: times at which the processes of a container had ended.
         healthy: response of the health check.
+        hangs: the health check does not respond.
+        stop_errors: errors of the next attempts to end it.
     """
 
     def __init__(self, pod: str, store: Store, report: Callable[[], LeaderReport], running: asyncio.Event) -> None:
         self.stubborn = False
         self.healthy = True
+        self.hangs = False
+        self.stop_errors: list[Exception] = []
         self.ended_at: list[float] = []
         self._pod, self._store, self._report, self._running = pod, store, report, running
         self._number = 0
@@ -90,6 +94,8 @@ class ModelApplication:
         return {} if self._task is None else {f"c{self._number}": frozenset({self._number})}
 
     async def stop(self, containers: Iterable[str], kill_at: float) -> None:
+        if self.stop_errors:
+            raise self.stop_errors.pop()
         if not set(containers) & self.containers().keys():
             return
         if self.stubborn:
@@ -106,7 +112,15 @@ class ModelApplication:
             asyncio.get_running_loop().call_later(RESTART_SECONDS, self.restart)
 
     async def is_healthy(self) -> bool:
-        await self._running.wait()
+        while not self._running.is_set():
+            try:
+                await self._running.wait()
+            except asyncio.CancelledError:
+                # The timers of a frozen sidecar do not run either.
+                if self._running.is_set():
+                    raise
+        while self.hangs:
+            await asyncio.sleep(1)
         return self.healthy
 
     async def _run(self) -> None:
@@ -203,6 +217,7 @@ class ModelPod:
 
     def kill(self) -> None:
         """End the pod for ever, like a crash of its node."""
+        self.running.set()
         self._process.kill()
         self.application.end()
 

@@ -99,6 +99,7 @@ async def cluster(server: InMemoryApiServer) -> AsyncGenerator[Cluster]:
         await task
 
 
+@pytest.mark.requirement("pattern/service")
 @virtual_time
 async def test_leader_is_published_everywhere(apiserver: InMemoryApiServer) -> None:
     async with cluster(apiserver) as world:
@@ -223,6 +224,20 @@ async def test_foreign_service_is_not_taken_over(apiserver: InMemoryApiServer) -
         await world.user.delete(Service, KEY)
         await world.wait_until(lambda: world.addresses() == ["10.0.0.1"], within=120)
         assert world.reason() == "LeaderPublished"
+
+
+@virtual_time
+async def test_name_conflict_does_not_split_the_publication(apiserver: InMemoryApiServer) -> None:
+    async with cluster(apiserver) as world:
+        foreign = ObjectMeta(name="orders-file", namespace=KEY.namespace)
+        await world.user.create(ConfigMap(metadata=foreign))
+        await world.create(publish=PublishSpec(config_map="orders-file"))
+        await world.create_pods(2)
+        await world.wait_for_leader("orders-0")
+        await world.set_ready("orders-0", False)
+        await world.wait_for_leader("orders-1")
+        assert world.addresses() == ["10.0.0.2"]
+        assert world.reason() == "NameTaken"
 
 
 @virtual_time

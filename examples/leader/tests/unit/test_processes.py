@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import signal
 import subprocess
 import sys
 import time
@@ -41,7 +44,7 @@ def write_process(proc: Path, pid: str, cgroup: str, state: str = "S", name: str
     directory = proc / pid
     directory.mkdir()
     (directory / "cgroup").write_text(cgroup)
-    (directory / "stat").write_text(f"{pid} ({name}) {state} 1 1 1")
+    (directory / "stat").write_text(f"{pid} ({name}) {state}{' 1' * 49}")
 
 
 def test_containers_omit_pause_own_and_dead_processes(tmp_path: Path) -> None:
@@ -62,9 +65,56 @@ def test_containers_read_hierarchies_of_cgroups_v1(tmp_path: Path) -> None:
     assert PodProcesses(time.monotonic, tmp_path).containers() == {"app": frozenset({20})}
 
 
+def start_python(code: str) -> subprocess.Popen[bytes]:
+    """Run ``code`` and wait for its first line."""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def is_zombie(process: subprocess.Popen[bytes]) -> bool:
+    return ") Z " in Path(f"/proc/{process.pid}/stat").read_text()
+
+
+def application(process: subprocess.Popen[bytes]) -> PodProcesses:
+    return PodProcesses(time.monotonic, container_of=lambda entry: "app" if entry.name == str(process.pid) else None)
+
+
+async def test_process_with_cut_name_is_ended() -> None:
+    name = "prctl(15, 'a日本語サー'.encode(), 0, 0, 0)"
+    process = start_python(f"import ctypes, time; ctypes.CDLL(None).{name}; print(1, flush=True); time.sleep(60)")
+    with process:
+        app = application(process)
+        assert app.containers() == {"app": frozenset({process.pid})}
+        await app.stop(["app"], time.monotonic())
+    assert process.returncode == -signal.SIGKILL
+
+
+async def test_process_without_main_thread_is_ended() -> None:
+    thread = "threading.Thread(target=lambda: [(time.sleep(0.1), print(1, flush=True)) for _ in range(600)]).start()"
+    process = start_python(f"import ctypes, threading, time; {thread}; ctypes.CDLL(None).pthread_exit(None)")
+    with process:
+        app = application(process)
+        while not is_zombie(process):
+            await asyncio.sleep(0.01)
+        assert app.containers() == {"app": frozenset({process.pid})}
+        await app.stop(["app"], time.monotonic())
+        assert app.containers() == {}
+    assert process.returncode == -signal.SIGKILL
+
+
 def test_shared_process_namespace_is_required(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("os.getpid", lambda: 1)
     assert "shareProcessNamespace: true" in PodProcesses(time.monotonic, tmp_path).problem()
+
+
+def test_missing_system_call_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(pid: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("os.pidfd_open", refuse)
+    assert "pidfd_open fails: Function not implemented" in PodProcesses(time.monotonic, tmp_path).problem()
 
 
 def test_process_of_another_user_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ async def test_one_pod_leads_and_all_report_it(apiserver: InMemoryApiServer) -> 
         assert {write.writer for write in pods.store.acknowledged} == {leader.name}
 
 
+@pytest.mark.requirement("pattern/leader")
 @virtual_time
 async def test_partitioned_leader_ends_before_next_one(apiserver: InMemoryApiServer) -> None:
     async with model_pods(apiserver) as pods:
@@ -126,6 +127,42 @@ async def test_unhealthy_leader_ends_and_is_replaced(apiserver: InMemoryApiServe
         assert now() - leader.application.ended_at[0] <= 5
         await asyncio.sleep(60)
         assert leader not in pods.leaders()
+        assert pods.store.violations() == []
+
+
+@virtual_time
+async def test_hanging_health_check_does_not_delay_the_end(apiserver: InMemoryApiServer) -> None:
+    async with model_pods(apiserver) as pods:
+        leader = await pods.wait_for_leader()
+        leader.application.stubborn = True
+        leader.application.hangs = True
+        began = now()
+        leader.partition()
+        await pods.wait_for_leader(other_than=leader)
+        assert leader.application.ended_at, "the partitioned leader still runs"
+        assert leader.application.ended_at[0] - began <= 21
+        assert pods.store.violations() == []
+
+
+@virtual_time
+async def test_hanging_health_check_ends_the_term(apiserver: InMemoryApiServer) -> None:
+    async with model_pods(apiserver) as pods:
+        leader = await pods.wait_for_leader()
+        leader.application.hangs = True
+        await pods.wait_for_leader(other_than=leader, within=30)
+        assert pods.store.violations() == []
+
+
+@virtual_time
+async def test_application_that_did_not_end_keeps_the_lease(apiserver: InMemoryApiServer) -> None:
+    async with model_pods(apiserver) as pods:
+        leader = await pods.wait_for_leader()
+        leader.application.stop_errors = [OSError("too many open files"), ValueError("malformed")] * 100
+        leader.application.healthy = False
+        await asyncio.sleep(50)
+        assert not leader.application.ended_at
+        assert lease(apiserver).spec.holder_identity == leader.settings.identity
+        await pods.wait_for_leader(other_than=leader, within=120)
         assert pods.store.violations() == []
 
 

@@ -124,11 +124,13 @@ def release_to_run(observed: ObservedState, records: ReleaseRecords) -> Release 
     return observed.app.release
 
 
-def obsolete_config_maps(app: MyApp, config_maps: tuple[ConfigMap, ...]) -> list[ConfigMap]:
+def obsolete_config_maps(observed: ObservedState) -> list[ConfigMap]:
     """Return the ConfigMaps that no release needs. Until a rollout is complete, all are needed."""
-    if app.status.release != app.release:
+    release = observed.app.release
+    is_complete = observed.running == release and is_rollout_complete(observed.deployment)
+    if observed.app.status.release != release or not is_complete:
         return []
-    return [c for c in config_maps if c.metadata.name != app.release.config]
+    return [c for c in observed.config_maps if c.metadata.name != release.config]
 
 
 def obsolete_migrations(observed: ObservedState) -> list[Job]:

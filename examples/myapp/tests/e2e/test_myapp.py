@@ -132,6 +132,9 @@ async def deployed_application() -> AsyncGenerator[Application]:
             await client.delete(Namespace, namespace)
 
 
+@pytest.mark.requirement(
+    "design/garbage-collection", "overview/myapp", "overview/metrics", "overview/owner-references", "pattern/upgrades"
+)
 async def test_app_lifecycle_succeeds() -> None:
     """Install, upgrade, roll back two failures, and delete, with a real database."""
     async with deployed_application() as app:
@@ -174,6 +177,7 @@ async def is_deleted(app: Application, kind: type[Any]) -> bool:
     return False
 
 
+@pytest.mark.requirement("programming/scale-subresource")
 async def test_autoscaler_scales_replicas() -> None:
     """The autoscaler raises replicas to its minimum, even without metrics."""
     async with deployed_application() as app:

@@ -139,6 +139,7 @@ async def running_operator(envtest: Envtest, namespace: str) -> AsyncGenerator[S
             await running
 
 
+@pytest.mark.requirement("programming/status", "overview/required-objects")
 async def test_myapp_becomes_ready_with_operator_role(envtest: Envtest, envtest_namespace: str) -> None:
     async with running_operator(envtest, envtest_namespace) as cluster:
         await cluster.apply_sample()
@@ -171,6 +172,7 @@ async def test_myapp_becomes_ready_with_operator_role(envtest: Envtest, envtest_
                 await asyncio.sleep(0.05)
 
 
+@pytest.mark.requirement("programming/scale-subresource")
 async def test_scale_subresource_changes_replicas(envtest: Envtest, envtest_namespace: str) -> None:
     async with running_operator(envtest, envtest_namespace) as cluster:
         await cluster.apply_sample()

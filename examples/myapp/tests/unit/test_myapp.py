@@ -99,6 +99,7 @@ async def running_operator(server: InMemoryApiServer, **registry: Any) -> AsyncG
         tasks[1].cancel()
 
 
+@pytest.mark.requirement("programming/status", "overview/myapp", "overview/status-fields")
 @virtual_time
 async def test_new_app_becomes_ready_with_one_migration(apiserver: InMemoryApiServer) -> None:
     async with running_operator(apiserver) as running:
@@ -129,6 +130,7 @@ async def test_upgrade_without_database_runs_no_migration(apiserver: InMemoryApi
         assert running.registry.migrations == []
 
 
+@pytest.mark.requirement("pattern/upgrades")
 @virtual_time
 async def test_a_new_version_is_migrated_to_once(apiserver: InMemoryApiServer) -> None:
     async with running_operator(apiserver) as running:
@@ -167,6 +169,7 @@ async def test_failed_migration_keeps_previous_version(apiserver: InMemoryApiSer
         assert job.key not in [j.key for j in apiserver.read_all(Job)]
 
 
+@pytest.mark.requirement("overview/upgrade-and-rollback")
 @virtual_time
 async def test_failed_rollout_is_rolled_back(apiserver: InMemoryApiServer) -> None:
     async with running_operator(apiserver, failing_rollouts={NEW}) as running:
@@ -189,6 +192,7 @@ async def test_failed_rollout_is_rolled_back(apiserver: InMemoryApiServer) -> No
         assert running.registry.migrations == [OLD, NEW], "the database was there already"
 
 
+@pytest.mark.requirement("overview/deploy")
 @virtual_time
 async def test_changed_settings_roll_out_without_migration(apiserver: InMemoryApiServer) -> None:
     async with running_operator(apiserver) as running:
@@ -207,6 +211,22 @@ async def test_changed_settings_roll_out_without_migration(apiserver: InMemoryAp
 
 
 @virtual_time
+async def test_reverted_settings_stay_while_pods_use_them(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver) as running:
+        await running.create(LOG_LEVEL="info")
+        good = running.release().config
+        await running.user.patch(MyApp, KEY, MergePatch({"spec": {"config": {"LOG_LEVEL": "debug"}}}))
+        await asyncio.sleep(1)
+        reverted = running.release().config
+        await running.user.patch(MyApp, KEY, MergePatch({"spec": {"config": {"LOG_LEVEL": "info"}}}))
+        await asyncio.sleep(1)
+        assert running.release().config == good != reverted
+        assert running.settings().keys() == {good, reverted}
+        await running.wait_until_settled()
+        assert running.settings().keys() == {good}
+
+
+@virtual_time
 async def test_failed_settings_are_rolled_back(apiserver: InMemoryApiServer) -> None:
     async with running_operator(apiserver, failing_levels={"nonsense"}) as running:
         await running.create(LOG_LEVEL="info")
@@ -222,6 +242,7 @@ async def test_failed_settings_are_rolled_back(apiserver: InMemoryApiServer) -> 
         assert list(running.settings().values()) == [{"LOG_LEVEL": "debug"}]
 
 
+@pytest.mark.requirement("pattern/upgrades")
 @virtual_time
 async def test_settings_roll_back_with_their_version(apiserver: InMemoryApiServer) -> None:
     async with running_operator(apiserver, failing_rollouts={NEW}) as running:
@@ -270,6 +291,7 @@ async def test_database_added_and_removed(apiserver: InMemoryApiServer) -> None:
         assert (await running.status()).migrated is None
 
 
+@pytest.mark.requirement("design/children")
 @virtual_time
 async def test_foreign_changes_are_reverted(apiserver: InMemoryApiServer) -> None:
     async with running_operator(apiserver) as running:
@@ -301,6 +323,7 @@ async def test_foreign_service_causes_name_conflict(apiserver: InMemoryApiServer
         assert (await running.status()).phase == "Ready"
 
 
+@pytest.mark.requirement("overview/metrics")
 @virtual_time
 async def test_metric_is_removed_with_its_object(apiserver: InMemoryApiServer) -> None:
     RECONCILES.clear()  # series of tests that ended with objects

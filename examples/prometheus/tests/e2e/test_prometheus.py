@@ -63,6 +63,7 @@ async def query(server: Pod, path: str) -> Any:
     return json.loads(await kubectl("get", "--raw", where + path))["data"]
 
 
+@pytest.mark.requirement("overview/prometheus")
 async def test_article_prometheus_scrapes_and_reloads() -> None:
     try:
         config = load_config()

@@ -156,6 +156,9 @@ def test_external_labels_name_server_and_keep_dollar() -> None:
     [
         ({"interval": "5 minutes"}, "spec.endpoints[0].interval"),
         ({"interval": "0"}, "spec.endpoints[0].interval"),
+        ({"interval": "300y"}, "spec.endpoints[0].interval"),
+        ({"interval": f"{'9' * 5000}s"}, "spec.endpoints[0].interval"),
+        ({"interval": "292y24w3d24h"}, "spec.endpoints[0].interval"),
         ({"interval": "5s", "scrapeTimeout": "9s"}, "spec.endpoints[0].scrapeTimeout"),
         ({"scrapeTimeout": "31s"}, "spec.endpoints[0].scrapeTimeout"),
         ({"relabelings": [{"action": "delete"}]}, "spec.endpoints[0].relabelings[0].action"),
@@ -198,6 +201,46 @@ def test_external_labels_name_server_and_keep_dollar() -> None:
 )
 def test_invalid_endpoint_names_field(endpoint: dict[str, Any], field: str) -> None:
     assert problem_of(endpoint).startswith(f"{field} ")
+
+
+@pytest.mark.parametrize(
+    "regex",
+    [
+        *(r"\x{110000}", "(" * 600 + ")" * 600, "(?i)" * 600, f"a{{{'9' * 1500}}}", "(a{1000}){1000}"),
+        *(r"[a-\pL]", "(?P<é>x)", r"\Q", "a)(b"),
+    ],
+)
+def test_regex_that_prometheus_rejects_names_field(regex: str) -> None:
+    problem = problem_of({"relabelings": [{"action": "keep", "regex": regex}]})
+    assert problem.startswith("spec.endpoints[0].relabelings[0].regex is invalid: ")
+
+
+@pytest.mark.parametrize("regex", [r"\p{Foo}", r"\p", r"\p{^}", "(?U)x**", "(?U)x*", "[[:^alpha:]]"])
+def test_unsupported_regex_names_field(regex: str) -> None:
+    problem = problem_of({"relabelings": [{"action": "keep", "regex": regex}]})
+    assert problem.startswith("spec.endpoints[0].relabelings[0].regex is not supported: ")
+
+
+@pytest.mark.parametrize("regex", [r"\pL+", r"[\P{^Greek}\d]", r"\\\p{Lu}", "a" * 4096])
+def test_regex_that_prometheus_accepts_has_no_problem(regex: str) -> None:
+    assert problem_of({"relabelings": [{"action": "keep", "regex": regex}]}) == ""
+
+
+def test_long_regex_with_repeat_count_names_field() -> None:
+    problem = problem_of({"relabelings": [{"action": "keep", "regex": f"({'a' * 4050}){{1000}}"}]})
+    assert problem == "spec.endpoints[0].relabelings[0].regex has over 1600 characters. Split the rule."
+
+
+@pytest.mark.parametrize("name", ["3scale.net/app", ""])
+@pytest.mark.parametrize("field", ["targetLabels", "podTargetLabels"])
+def test_invalid_target_label_names_field(field: str, name: str) -> None:
+    assert problem_of(**{field: ["app", name]}).startswith(f"spec.{field}[1] ")
+
+
+def test_pod_monitor_with_invalid_target_label_names_field() -> None:
+    monitor = pod_monitor("p", podTargetLabels=["3scale.net/app"])
+    declared = build(Inputs(prometheus=prometheus(), pod_monitors=[monitor], contents={}))
+    assert str(declared.problems[type(monitor), monitor.key]).startswith("spec.podTargetLabels[0] ")
 
 
 def test_unknown_selector_operator_names_field() -> None:

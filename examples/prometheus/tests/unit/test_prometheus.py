@@ -26,6 +26,7 @@ from server_model import BAD_EXPRESSION, BAD_PARAMETER
 WORKLOAD = ObjectKey(KEY.namespace, "prometheus-prometheus")
 
 
+@pytest.mark.requirement("overview/prometheus")
 @virtual_time
 async def test_article_manifest_becomes_reconciled(apiserver: InMemoryApiServer) -> None:
     async with monitoring_harness(apiserver) as world:

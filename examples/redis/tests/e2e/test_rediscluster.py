@@ -61,6 +61,7 @@ def count_roles(status: RedisClusterStatus) -> Counter[str]:
     return Counter(node.role for node in status.nodes)
 
 
+@pytest.mark.requirement("programming/redis-cluster")
 async def test_cluster_lifecycle_succeeds() -> None:
     try:
         config = load_config()

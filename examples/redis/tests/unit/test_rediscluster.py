@@ -22,6 +22,7 @@ def count_roles(status: RedisClusterStatus) -> Counter[str]:
     return Counter(node.role for node in status.nodes)
 
 
+@pytest.mark.requirement("programming/redis-cluster")
 @virtual_time
 async def test_cluster_forms_with_spread_replicas(apiserver: InMemoryApiServer) -> None:
     async with redis_harness(apiserver) as world:
@@ -39,6 +40,7 @@ async def test_cluster_forms_with_spread_replicas(apiserver: InMemoryApiServer) 
             )
 
 
+@pytest.mark.requirement("programming/redis-cluster")
 @virtual_time
 async def test_scaling_keeps_all_keys(apiserver: InMemoryApiServer) -> None:
     async with redis_harness(apiserver) as world:

@@ -53,7 +53,13 @@ class LeaderServiceReconciler(Reconciler[LeaderService]):
             if service.spec.fencing == "None":
                 service = await self._record(service, leader)
             self.events.normal(service, "LeaderChanged", f"{leader.pod} leads in term {leader.term}")
-        published = await self._publish(service, pod, leader)
+        try:
+            published = await self._publish(service, pod, leader)
+        except NameConflict:
+            # Label and status must not stay with the previous leader.
+            await self._label(related, label, pod)
+            await self.status(service, leader=leader)
+            raise
         await self._delete_undeclared(service, published)
         await self._label(related, label, pod)
         conditions = (ready_condition(service, pods, leader), fenced_condition(service, pods))

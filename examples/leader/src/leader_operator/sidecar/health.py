@@ -10,7 +10,8 @@ from http.client import HTTPException
 
 FAILURE_THRESHOLD = 3
 """Consecutive failures after which a leader ends its term."""
-_TIMEOUT_SECONDS = 1.0
+HEALTH_TIMEOUT_SECONDS = 1.0
+"""Time for a health check, including name resolution and redirects."""
 
 HealthCheck = Callable[[], Awaitable[bool]]
 
@@ -26,7 +27,7 @@ def http_health_check(url: str) -> HealthCheck:
 
 def _responds(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS):
+        with urllib.request.urlopen(url, timeout=HEALTH_TIMEOUT_SECONDS):
             return True
     except (urllib.error.URLError, HTTPException, OSError, ValueError):
         return False

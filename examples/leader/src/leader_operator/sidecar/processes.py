@@ -23,6 +23,8 @@ _POLL_INTERVAL_SECONDS = 0.05
 _LOG_INTERVAL_SECONDS = 5.0
 _HIERARCHIES = ("pids", "memory", "")
 _STATES_WITHOUT_CODE = frozenset("ZX")
+_THREADS_FIELD = 17
+"""Position of num_threads in stat, after the name."""
 
 
 ContainerOf = Callable[[Path], "str | None"]
@@ -59,6 +61,13 @@ class PodProcesses:
         """Return why the processes could not be ended; empty if they can."""
         if os.getpid() == _PAUSE_PID:
             return "the pod does not share its process namespace: set shareProcessNamespace: true"
+        try:
+            os.close(os.pidfd_open(os.getpid()))
+        except OSError as error:
+            return (
+                f"pidfd_open fails: {error.strerror}: "
+                "use Linux 5.3 or later, and a container runtime that permits this system call"
+            )
         for container, pids in self.containers().items():
             for pid in pids:
                 try:
@@ -124,8 +133,11 @@ class PodProcesses:
     def _container(self, entry: Path) -> str | None:
         """Return the container of a process that runs code, or None."""
         try:
-            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-            return None if state in _STATES_WITHOUT_CODE else self._container_of(entry)
+            # The kernel cuts names after 15 bytes, also within a character.
+            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            # A zombie runs code if only its main thread has ended.
+            has_code = fields[0] not in _STATES_WITHOUT_CODE or int(fields[_THREADS_FIELD]) > 1
+            return self._container_of(entry) if has_code else None
         except (FileNotFoundError, ProcessLookupError):
             return None
 
@@ -159,7 +171,7 @@ def sibling(own: str, other: str) -> str | None:
 
 def _cgroup(entry: Path) -> str:
     paths: dict[str, str] = {}
-    for line in (entry / "cgroup").read_text().splitlines():
+    for line in (entry / "cgroup").read_text(errors="replace").splitlines():
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
             paths[controller] = path

@@ -16,7 +16,7 @@ from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
 
 from leader_operator.api.v1.leaderservice import LeaderService
-from leader_operator.sidecar.health import FAILURE_THRESHOLD, HealthCheck
+from leader_operator.sidecar.health import FAILURE_THRESHOLD, HEALTH_TIMEOUT_SECONDS, HealthCheck
 from leader_operator.sidecar.settings import SidecarSettings, pod_of
 from leader_operator.sidecar.terms import LeaderServiceChanged, LeaderServiceTerms
 
@@ -166,10 +166,17 @@ class Sidecar:
             await asyncio.gather(renewal, return_exceptions=True)
 
     async def _end_application(self, elector: LeaderElector, termination_seconds: float) -> None:
-        # Containers that start from now on receive no response that this pod leads.
-        containers = self._application.containers()
         began = self._now()
-        await self._application.stop(containers, self._kill_at(elector, began, termination_seconds))
+        while True:
+            try:
+                # Containers that start from now on receive no response that this pod leads.
+                containers = self._application.containers()
+                await self._application.stop(containers, self._kill_at(elector, began, termination_seconds))
+                break
+            except Exception:
+                # The Lease must not be released while a process may run.
+                log.exception("the application has not ended, and the sidecar tries again")
+                await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
         log.info("the application has ended", containers=len(containers), seconds=round(self._now() - began, 1))
 
     def _kill_at(self, elector: LeaderElector, now: float, termination_seconds: float) -> float:
@@ -191,7 +198,7 @@ class Sidecar:
                 return "the renew deadline has passed"
             if not containers or not containers <= self._application.containers().keys():
                 return "a container of the application has ended"
-            failures = 0 if await self._check_health() else failures + 1
+            failures = 0 if await self._is_healthy() else failures + 1
             if failures >= FAILURE_THRESHOLD:
                 return f"the health check failed {failures} times"
             await asyncio.wait([renewal], timeout=_CHECK_INTERVAL_SECONDS)
@@ -205,7 +212,15 @@ class Sidecar:
         if problem != self._problem and problem:
             log.error("this pod cannot lead", problem=problem)
         self._problem = problem
-        return not problem and bool(self._application.containers()) and await self._check_health()
+        return not problem and bool(self._application.containers()) and await self._is_healthy()
+
+    async def _is_healthy(self) -> bool:
+        """Return the health of the application. The time limit keeps the deadline of the term."""
+        try:
+            async with asyncio.timeout(HEALTH_TIMEOUT_SECONDS):
+                return await self._check_health()
+        except TimeoutError:
+            return False
 
     async def _wait_for_fencing(self, service: LeaderService) -> None:
         log.warning("the LeaderService has no fencing by sidecar: set fencing: Sidecar", service=str(service.key))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from msgspec.structs import replace
@@ -99,9 +100,9 @@ class MyAppReconciler(Reconciler[MyApp]):
         The settings of a previous release are stored nowhere else. So the state is read again from the API server:
         a cache that lags could take the last good release for an old one.
         """
-        if releases.obsolete_config_maps(observed.app, observed.config_maps):
+        if releases.obsolete_config_maps(observed):
             app = await self.client.live.get(MyApp, observed.app.key)
-            for each in releases.obsolete_config_maps(app, observed.config_maps):
+            for each in releases.obsolete_config_maps(dataclasses.replace(observed, app=app)):
                 await self.client.delete(ConfigMap, each.key, uid=each.metadata.uid)
 
     async def _delete_unused_database(self, observed: ObservedState) -> None:

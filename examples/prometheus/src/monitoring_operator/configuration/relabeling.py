@@ -15,6 +15,7 @@ from steersman.meta.patterns import PatternError, UnsupportedPattern, compile_pa
 from monitoring_operator.api.v1.scraping import Relabeling
 from monitoring_operator.configuration.model import RelabelConfig
 from monitoring_operator.configuration.problems import InvalidMonitor
+from monitoring_operator.configuration.unicode_classes import replace_unicode_classes
 
 _ACTIONS = (
     *("replace", "keep", "drop", "hashmod", "labelmap", "labeldrop", "labelkeep"),
@@ -26,6 +27,10 @@ _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _TARGET_TEMPLATE = re.compile(r"(?:[a-zA-Z_]|\$(?:\{\w+\}|\w+))(?:\w|\$(?:\{\w+\}|\w+))*", re.ASCII)
 _NOT_IN_LABEL_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 _MAX_REGEX_LENGTH = 4096
+# A repeat count multiplies the size of the compiled regex, which Go limits.
+_MAX_REPEATED_LENGTH = 1600
+NOT_EMPTY = "(.+)"
+"""Regex of values that are not empty."""
 
 
 def label_name(kubernetes_name: str) -> str:
@@ -36,6 +41,28 @@ def label_name(kubernetes_name: str) -> str:
 def copy_label(source: str, target: str, *, regex: str | None = None) -> RelabelConfig:
     """Return a rule that copies a label. With ``regex``, only values that match it."""
     return RelabelConfig(source_labels=[source], regex=regex, target_label=target)
+
+
+def copied_labels(prefix: str, names: Sequence[str], field: str) -> list[RelabelConfig]:
+    """Return rules that copy labels of Services or pods to targets.
+
+    Args:
+        prefix: ``service`` or ``pod``.
+        names: names of the labels in Kubernetes.
+        field: path of the list, for errors.
+
+    Raises:
+        InvalidMonitor: a name does not result in a label name of Prometheus.
+    """
+    rules: list[RelabelConfig] = []
+    for number, name in enumerate(names):
+        target = label_name(name)
+        if not _LABEL_NAME.fullmatch(target):
+            problem = f"is {name!r}, which does not result in a label name"
+            remedy = "Copy the label by relabelings, with a targetLabel that begins with a letter."
+            raise InvalidMonitor(f"{field}[{number}]", problem, remedy)
+        rules.append(copy_label(f"__meta_kubernetes_{prefix}_label_{target}", target, regex=NOT_EMPTY))
+    return rules
 
 
 def keep(source: str, value: str) -> RelabelConfig:
@@ -120,15 +147,20 @@ def _user_rule(rule: Relabeling, field: str) -> RelabelConfig:
 def _check_regex(rule: Relabeling, field: str) -> None:
     if rule.regex is None:
         return
-    if len(rule.regex) > _MAX_REGEX_LENGTH:
-        raise InvalidMonitor(f"{field}.regex", f"has over {_MAX_REGEX_LENGTH} characters", "Split the rule.")
+    limit = _MAX_REPEATED_LENGTH if "{" in rule.regex else _MAX_REGEX_LENGTH
+    if len(rule.regex) > limit:
+        raise InvalidMonitor(f"{field}.regex", f"has over {limit} characters", "Split the rule.")
+    regex = replace_unicode_classes(rule.regex)
     try:
-        compile_pattern(rule.regex)
-    except PatternError as error:
+        compile_pattern(regex)
+        # Prometheus anchors the regex. Without its end, \Q would quote the anchor.
+        compile_pattern(f"^(?s:{regex})$")
+    except UnsupportedPattern as error:
+        # Prometheus may reject it, and with it the rules of all monitors.
+        raise InvalidMonitor(f"{field}.regex", f"is not supported: {error}", "Write it in another way.") from None
+    except (PatternError, ValueError, OverflowError, RecursionError) as error:
+        # One error that is not handled would stop all reconciles of the Prometheus.
         raise InvalidMonitor(f"{field}.regex", f"is invalid: {error}", "Use the syntax of RE2.") from None
-    except UnsupportedPattern:
-        # RE2 may accept it. promtool checks the configuration before it is loaded.
-        return
 
 
 def _check_target(rule: Relabeling, action: str, field: str) -> None:

@@ -5,7 +5,7 @@ The labels of targets are those of prometheus-operator: namespace, service, pod,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from monitoring_operator.api.v1.podmonitor import PodMetricsEndpoint, PodMonitor
 from monitoring_operator.api.v1.scraping import NamespaceSelector, ScrapeEndpoint, SecretOrConfigMap, TLSConfig
@@ -22,10 +22,17 @@ from monitoring_operator.configuration.model import (
     TLSSettings,
 )
 from monitoring_operator.configuration.problems import InvalidMonitor
-from monitoring_operator.configuration.relabeling import copy_label, keep, label_name, selector_rules, user_rules
+from monitoring_operator.configuration.relabeling import (
+    NOT_EMPTY,
+    copied_labels,
+    copy_label,
+    keep,
+    label_name,
+    selector_rules,
+    user_rules,
+)
 
 _META = "__meta_kubernetes"
-_NOT_EMPTY = "(.+)"
 
 
 def jobs_of(monitor: Monitor, credentials: CredentialFiles, default_interval: str) -> list[ScrapeConfig]:
@@ -103,8 +110,8 @@ def _service_rules(monitor: ServiceMonitor, endpoint: Endpoint) -> list[RelabelC
     ):
         rules.append(copy_label(f"{_META}_{source}", target))
     rules += _ended_pods(endpoint)
-    rules += _copied_labels("service", monitor.spec.target_labels)
-    rules += _copied_labels("pod", monitor.spec.pod_target_labels)
+    rules += copied_labels("service", monitor.spec.target_labels, "targetLabels")
+    rules += copied_labels("pod", monitor.spec.pod_target_labels, "podTargetLabels")
     rules.append(copy_label(f"{_META}_service_name", "job"))
     rules += _identity("service", monitor.spec.job_label, port)
     return rules
@@ -117,7 +124,7 @@ def _pod_rules(monitor: PodMonitor, endpoint: PodMetricsEndpoint) -> list[Relabe
         rules.append(_keep_container_port(port))
     for source, target in (("namespace", "namespace"), ("pod_container_name", "container"), ("pod_name", "pod")):
         rules.append(copy_label(f"{_META}_{source}", target))
-    rules += _copied_labels("pod", monitor.spec.pod_target_labels)
+    rules += copied_labels("pod", monitor.spec.pod_target_labels, "podTargetLabels")
     rules.append(RelabelConfig(target_label="job", replacement=str(monitor.key)))
     # As in prometheus-operator, a port number does not become the label endpoint.
     rules += _identity("pod", monitor.spec.job_label, endpoint.port or endpoint.target_port)
@@ -135,16 +142,10 @@ def _ended_pods(endpoint: ScrapeEndpoint) -> list[RelabelConfig]:
     return [RelabelConfig(action="drop", source_labels=[f"{_META}_pod_phase"], regex="(Failed|Succeeded)")]
 
 
-def _copied_labels(prefix: str, names: Iterable[str]) -> list[RelabelConfig]:
-    return [
-        copy_label(f"{_META}_{prefix}_label_{label_name(name)}", label_name(name), regex=_NOT_EMPTY) for name in names
-    ]
-
-
 def _identity(prefix: str, job_label: str | None, port: int | str | None) -> list[RelabelConfig]:
     rules: list[RelabelConfig] = []
     if job_label:
-        rules.append(copy_label(f"{_META}_{prefix}_label_{label_name(job_label)}", "job", regex=_NOT_EMPTY))
+        rules.append(copy_label(f"{_META}_{prefix}_label_{label_name(job_label)}", "job", regex=NOT_EMPTY))
     if port:
         rules.append(RelabelConfig(target_label="endpoint", replacement=str(port).replace("$", "$$")))
     return rules
