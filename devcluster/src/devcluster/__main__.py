@@ -11,9 +11,12 @@ from rich.markup import escape
 from devcluster import apt, binaries, cluster, database_servers, images
 from devcluster.errors import DevclusterError, NotRunning
 from devcluster.progress import Progress
+from devcluster.store import cluster_store
+from devcluster.store import commands as store_commands
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.add_typer(images.app, name="image", help="Build and load images.")
+app.add_typer(store_commands.app, name="store", help="Run an S3 object store for backups, and break it.")
 progress = Progress()
 
 NodeNumber = Annotated[int, typer.Argument(help="1, 2 or 3")]
@@ -64,6 +67,8 @@ def up(nodes: Annotated[int | None, typer.Option(min=1, max=3, help="default: as
 def down() -> None:
     """End and remove the cluster and everything it made; caches stay."""
     _print_lines("The cluster is gone." if cluster.down(progress) else "There was no cluster.")
+    if cluster_store.load() is not None:
+        _print_lines("The object store still runs: `up` attaches it, `store remove` deletes it.")
 
 
 @app.command()

@@ -6,58 +6,43 @@ The API server takes the user name from the certificate's common name and the gr
 """
 
 import ipaddress
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from devcluster import layout
+from devcluster.certificate_authority import CertificateAuthority, KeyPair, write_key
 from devcluster.layout import CONTROL_PLANE_ADDRESS, KUBERNETES_SERVICE_IP, NodeLayout
 
-LIFETIME = timedelta(days=365)
 ADMINISTRATORS_GROUP = "steersman:administrators"
 VOLUMES_USER = "steersman:volumes"
 
 
-@dataclass(frozen=True)
-class KeyPair:
-    """A certificate and its key, as PEM files."""
-
-    certificate: Path
-    key: Path
-
-    @classmethod
-    def named(cls, name: str) -> "KeyPair":
-        return cls(layout.PKI / f"{name}.crt", layout.PKI / f"{name}.key")
+def _pair(name: str) -> KeyPair:
+    return KeyPair.named(name, layout.PKI)
 
 
 # Authorities
-CLUSTER_CA = KeyPair.named("ca")
-ETCD_CA = KeyPair.named("etcd-ca")
-FRONT_PROXY_CA = KeyPair.named("front-proxy-ca")
+CLUSTER_CA = _pair("ca")
+ETCD_CA = _pair("etcd-ca")
+FRONT_PROXY_CA = _pair("front-proxy-ca")
 
 # Certificates that they issue
-API_SERVER = KeyPair.named("kube-apiserver")
-API_SERVER_TO_KUBELET = KeyPair.named("kube-apiserver-kubelet-client")
-API_SERVER_TO_ETCD = KeyPair.named("kube-apiserver-etcd-client")
-ETCD_SERVER = KeyPair.named("etcd")
-FRONT_PROXY_CLIENT = KeyPair.named("front-proxy-client")
-SERVICE_ACCOUNTS = KeyPair.named("service-accounts")  # its key signs tokens; it has no certificate
+API_SERVER = _pair("kube-apiserver")
+API_SERVER_TO_KUBELET = _pair("kube-apiserver-kubelet-client")
+API_SERVER_TO_ETCD = _pair("kube-apiserver-etcd-client")
+ETCD_SERVER = _pair("etcd")
+FRONT_PROXY_CLIENT = _pair("front-proxy-client")
+SERVICE_ACCOUNTS = _pair("service-accounts")  # its key signs tokens; it has no certificate
 
 
 def client(name: str) -> KeyPair:
     """Return the client certificate that belongs to a kubeconfig name."""
-    return KeyPair.named(f"client-{name}")
+    return _pair(f"client-{name}")
 
 
 def kubelet_server(node: NodeLayout) -> KeyPair:
     """Return the serving certificate of the kubelet."""
-    return KeyPair.named(f"kubelet-{node.name}")
+    return _pair(f"kubelet-{node.name}")
 
 
 def identities() -> dict[str, tuple[str, str | None]]:
@@ -79,9 +64,9 @@ def issue_all(link: ipaddress.IPv4Network) -> None:
     `link` is the range between host and control plane; the API server has its second address.
     """
     layout.PKI.mkdir(parents=True, exist_ok=True, mode=0o700)
-    cluster = _CertificateAuthority.create("steersman-devcluster", CLUSTER_CA)
-    etcd = _CertificateAuthority.create("steersman-devcluster-etcd", ETCD_CA)
-    front_proxy = _CertificateAuthority.create("steersman-devcluster-front-proxy", FRONT_PROXY_CA)
+    cluster = CertificateAuthority.create("steersman-devcluster", CLUSTER_CA)
+    etcd = CertificateAuthority.create("steersman-devcluster-etcd", ETCD_CA)
+    front_proxy = CertificateAuthority.create("steersman-devcluster-front-proxy", FRONT_PROXY_CA)
 
     local = ("localhost", "127.0.0.1")
     service = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
@@ -110,83 +95,4 @@ def issue_all(link: ipaddress.IPv4Network) -> None:
         )
     for name, (user, group) in identities().items():
         cluster.issue(client(name), user, group)
-    _write_key(ec.generate_private_key(ec.SECP256R1()), SERVICE_ACCOUNTS.key)
-
-
-def _write_key(key: ec.EllipticCurvePrivateKey, path: Path) -> None:
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-    )
-    path.touch(mode=0o600)
-    path.write_bytes(pem)
-
-
-def _name(user: str, group: str | None = None) -> x509.Name:
-    attributes = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
-    if group is not None:
-        attributes.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, group))
-    return x509.Name(attributes)
-
-
-def _alternative_name(value: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(value))
-    except ValueError:
-        return x509.DNSName(value)
-
-
-@dataclass(frozen=True)
-class _CertificateAuthority:
-    name: x509.Name
-    key: ec.EllipticCurvePrivateKey
-
-    @classmethod
-    def create(cls, common_name: str, pair: KeyPair) -> "_CertificateAuthority":
-        authority = cls(_name(common_name), ec.generate_private_key(ec.SECP256R1()))
-        usage = x509.KeyUsage(
-            digital_signature=True,
-            key_cert_sign=True,
-            crl_sign=True,
-            content_commitment=False,
-            key_encipherment=False,
-            data_encipherment=False,
-            key_agreement=False,
-            encipher_only=False,
-            decipher_only=False,
-        )
-        builder = authority._builder(authority.name, authority.key)
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        builder = builder.add_extension(usage, critical=True)
-        authority._sign(builder, authority.key, pair)
-        return authority
-
-    def issue(self, pair: KeyPair, user: str, group: str | None = None, server: Sequence[str] = ()) -> None:
-        """Issue a client certificate, or with `server` names a serving certificate."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
-        builder = self._builder(_name(user, group), key)
-        if server:
-            # etcd's gateway dials itself with its own certificate, so a server is a client too
-            usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
-            names = x509.SubjectAlternativeName([_alternative_name(value) for value in server])
-            builder = builder.add_extension(names, critical=False)
-        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        self._sign(builder, key, pair)
-
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-        now = datetime.now(UTC)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self.name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(minutes=5))
-            .not_valid_after(now + LIFETIME)
-        )
-
-    def _sign(self, builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, pair: KeyPair) -> None:
-        certificate = builder.sign(self.key, hashes.SHA256())
-        pair.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        _write_key(key, pair.key)
+    write_key(ec.generate_private_key(ec.SECP256R1()), SERVICE_ACCOUNTS.key)

@@ -20,6 +20,7 @@ from devcluster.layout import NodeLayout
 from devcluster.machine import Machine
 from devcluster.progress import Progress
 from devcluster.state import State
+from devcluster.store import cluster_store
 
 WITHOUT_CLUSTER = """\
 What still works here:
@@ -105,6 +106,7 @@ def up(progress: Progress | None = None, nodes: int | None = None) -> ClusterSta
             state.binaries = built  # those of the checkout that made it may be gone
             state.save()
             _repair_and_resize(state, nodes or len(state.nodes), progress)
+            cluster_store.attach(state)
             return _cluster_status(state)
         if removal.cluster_exists():
             with progress.step(f"Remove the cluster that is there: {_replacement_reason(state, expected_version)}"):
@@ -113,6 +115,7 @@ def up(progress: Progress | None = None, nodes: int | None = None) -> ClusterSta
             expected_version, network.find_free_link(), built, list(layout.NODES[: nodes or layout.DEFAULT_NODES])
         )
         creation.create(new_state, host_architecture, progress)
+        cluster_store.attach(new_state)
         return _cluster_status(new_state)
 
 

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 
 from devcluster import certificates, kubeconfig, layout
-from devcluster.certificates import KeyPair
+from devcluster.certificate_authority import KeyPair
 from devcluster.errors import NotReady
 from devcluster.layout import API_SERVER_PORT, CONTROL_PLANE_ADDRESS, SERVICE_CIDR
 from devcluster.machine import Machine

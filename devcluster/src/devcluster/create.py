@@ -111,7 +111,7 @@ def repair(state: State) -> list[str]:
     controlplane.start(state.control_plane, controlplane.STORAGE, state.binaries)
     for each in state.nodes:
         if each.name in ended:
-            network.detach_node(state.control_plane, each)
+            network.detach_machine(state.control_plane, each.name)
             _boot_node(state, each)
         network.attach_node(state.control_plane, state.machines[each.name], each)
     _route_pods(state)
@@ -160,7 +160,7 @@ def _remove_node(state: State, node_layout: NodeLayout) -> None:
     state.machines.pop(node_layout.name).kill()
     state.nodes.remove(node_layout)
     state.save()
-    network.detach_node(state.control_plane, node_layout)
+    network.detach_machine(state.control_plane, node_layout.name)
     _route_pods(state, removed=[node_layout])
     kubectl(state.binaries, ["delete", "node", node_layout.name, "--ignore-not-found"])
     _apply_addons(state)

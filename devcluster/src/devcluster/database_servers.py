@@ -20,7 +20,7 @@ from devcluster.progress import Progress
 
 TOOLS = ("mmdebstrap", "debian-archive-keyring")
 _POSTGRESQL = (
-    *("postgres", "initdb", "psql", "pg_controldata", "pg_rewind"),
+    *("postgres", "initdb", "psql", "pg_controldata", "pg_rewind", "pg_waldump"),
     *("pg_ctl", "pg_upgrade", "pg_resetwal", "pg_dump", "pg_dumpall", "pg_restore", "vacuumdb", "pg_amcheck"),
 )
 _RETRY_AFTER_SECONDS = 86400.0  # seconds before an unavailable release is tried again
@@ -44,13 +44,20 @@ class ServerRelease:
 
 TRIXIE = ServerRelease(
     "trixie",
-    "PostgreSQL 17 and MariaDB 11.8",
-    ("postgresql-17", "mariadb-server-core"),
-    (*(f"usr/lib/postgresql/17/bin/{name}" for name in _POSTGRESQL), "usr/sbin/mariadbd"),
+    "PostgreSQL 17, pgBackRest and MariaDB 11.8",
+    ("postgresql-17", "pgbackrest", "mariadb-server-core"),
+    (*(f"usr/lib/postgresql/17/bin/{name}" for name in _POSTGRESQL), "usr/bin/pgbackrest", "usr/sbin/mariadbd"),
     " 17.",
-    "3",
+    "4",
 )
-SID = ServerRelease("sid", "MySQL 9.7", ("mysql-server-core",), ("usr/sbin/mysqld",), " 9.7.", "1")
+SID = ServerRelease(
+    "sid",
+    "MySQL 9.7",
+    ("mysql-server-core", "restic"),
+    ("usr/sbin/mysqld", "usr/bin/restic"),
+    " 9.7.",
+    "2",
+)
 # Debian 12 builds Prometheus without the service discovery of Kubernetes.
 PROMETHEUS = ServerRelease(
     "trixie",

@@ -70,9 +70,9 @@ class GoModule:
 
         Raises Unsupported without a Go that can build them, CommandFailed with the compiler's words.
         """
-        cache_directory = layout.cache_directory() / self.cache_name
-        directory = cache_directory / self.key()
-        ready = directory / "bin"
+        ready = self._program_directory()
+        directory = ready.parent
+        cache_directory = directory.parent
         if ready.is_dir():
             return ready
 
@@ -87,6 +87,13 @@ class GoModule:
                 build(unfinished / "bin", progress)
                 unfinished.rename(directory)
         return ready
+
+    def is_built(self) -> bool:
+        """Return True if `ensure` would not build; False without Go."""
+        try:
+            return self._program_directory().is_dir()
+        except Unsupported:
+            return False
 
     def count_packages(self, *patterns: str) -> int:
         """Return the number of Go packages of a build. Raises CommandFailed."""
@@ -106,6 +113,9 @@ class GoModule:
                 step.advance()
         if go.returncode != 0:
             raise CommandFailed(f"go build failed:\n{''.join(output_lines[-30:])}")
+
+    def _program_directory(self) -> Path:
+        return layout.cache_directory() / self.cache_name / self.key() / "bin"
 
     def _read_go_mod(self) -> str:
         return (self.directory / "go.mod").read_text()

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
 from typing import Annotated, Any
@@ -93,13 +93,19 @@ def _server_recipe(
     return Recipe(reference, base, path, IMAGES_DIRECTORY, arguments or {}, sources=lambda: _server_sources(engine))
 
 
+def _gather_mysql(directory: Path, log: Path) -> None:
+    """Fill a build context with sources and wheels of the image."""
+    wheels.copy(_server_sources("mysql"), IMAGES_DIRECTORY, directory)
+    wheels.download(IMAGES_DIRECTORY / "mysql/requirements-mysql.txt", directory / "image-wheels", log)
+
+
 _POSTGRESQL = "postgresql/Containerfile"
 POSTGRESQL = _server_recipe("steersman.dev/postgresql:17", TRIXIE, _POSTGRESQL, {"MAJOR": "17"})
 POSTGRESQL_15 = _server_recipe("steersman.dev/postgresql:15", TRIXIE, _POSTGRESQL, {"MAJOR": "15"})
 UPGRADE_15_17 = _server_recipe(
     "steersman.dev/postgresql-upgrade:15-17", TRIXIE, _POSTGRESQL, {"MAJOR": "17", "FORMER": "15"}
 )
-MYSQL = _server_recipe("steersman.dev/mysql:9.7", SID, "mysql/Containerfile")
+MYSQL = replace(_server_recipe("steersman.dev/mysql:9.7", SID, "mysql/Containerfile"), gather=_gather_mysql)
 OPERATOR = Recipe(
     "steersman.dev/databases-operator:dev",
     TRIXIE,

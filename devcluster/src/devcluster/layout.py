@@ -45,13 +45,15 @@ ANY_ADDRESS = "0.0.0.0" if IP_FAMILY == "4" else "::"  # noqa: S104 - of machine
 IPTABLES = "iptables" if IP_FAMILY == "4" else "ip6tables"
 API_SERVER_PORT = 6443
 
-# The host has a link of two addresses. The first range without a route on the host is used; the
-# first two are reserved for tests of network devices (RFC 2544), so they are rarely routed.
+# The host has a link of two addresses to the cluster, and one to its object store. The first range without a route on
+# the host is used. 198.18.0.0/15 is reserved for tests of network devices (RFC 2544), so it is rarely routed.
 LINK_CANDIDATES = (
     ipaddress.IPv4Network("198.18.231.0/30"),
     ipaddress.IPv4Network("198.19.231.0/30"),
     ipaddress.IPv4Network("10.231.255.0/30"),
     ipaddress.IPv4Network("172.31.255.0/30"),
+    ipaddress.IPv4Network("10.231.255.4/30"),
+    ipaddress.IPv4Network("172.31.255.4/30"),
 )
 LINK_NAME = f"dc-{NAME}" if NAME else "steersman0"
 

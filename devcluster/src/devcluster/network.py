@@ -47,20 +47,23 @@ def _configure(machine: Machine, commands: Sequence[str]) -> None:
     run(machine.in_network(["ip", "-batch", "-"]), stdin="\n".join(commands))
 
 
-def connect_control_plane(machine: Machine, link: ipaddress.IPv4Network) -> None:
-    """Link host and control plane, and create the bridge."""
-    pid = machine.init.pid
+def connect_host(machine: Machine, link: ipaddress.IPv4Network, interface: str) -> None:
+    """Link host and machine; `interface` is the name of the host's end."""
     host_side = [
-        f"link add {LINK_NAME} type veth peer name host netns {pid}",
-        f"address add {link[1]}/{link.prefixlen} dev {LINK_NAME}",
-        f"link set {LINK_NAME} up",
+        f"link add {interface} type veth peer name host netns {machine.init.pid}",
+        f"address add {link[1]}/{link.prefixlen} dev {interface}",
+        f"link set {interface} up",
     ]
     run(["ip", "-batch", "-"], stdin="\n".join(host_side))
+    _configure(machine, [f"address add {link[2]}/{link.prefixlen} dev host", "link set host up"])
+
+
+def connect_control_plane(machine: Machine, link: ipaddress.IPv4Network) -> None:
+    """Link host and control plane, and create the bridge."""
+    connect_host(machine, link, LINK_NAME)
     _configure(
         machine,
         [
-            f"address add {link[2]}/{link.prefixlen} dev host",
-            "link set host up",
             "link add fabric type bridge",
             _address_add(CONTROL_PLANE_ADDRESS, "fabric"),
             "link set fabric up",
@@ -86,18 +89,26 @@ def configure_node(machine: Machine) -> None:
 
 def attach_node(control_plane: Machine, machine: Machine, node: NodeLayout) -> None:
     """Attach a node to the bridge, unless it is attached."""
-    if _interface_exists(control_plane, node.name):
+    attach_machine(control_plane, machine, node.name, node.address, node.mac_address)
+
+
+def attach_machine(control_plane: Machine, machine: Machine, port: str, address: Address, mac_address: str) -> None:
+    """Attach a machine to the bridge, unless it is attached.
+
+    `port` is the name of the bridge's port.
+    """
+    if _interface_exists(control_plane, port):
         return
     _delete(machine, "eth0")  # its peer belonged to a control plane that has crashed
-    peer = f"eth0 address {node.mac_address} netns {machine.init.pid}"
+    peer = f"eth0 address {mac_address} netns {machine.init.pid}"
     _configure(
         control_plane,
         [
-            f"link add {node.name} type veth peer name {peer}",
-            f"link set {node.name} master fabric up",
+            f"link add {port} type veth peer name {peer}",
+            f"link set {port} master fabric up",
         ],
     )
-    _configure(machine, [_address_add(node.address, "eth0"), "link set eth0 up"])
+    _configure(machine, [_address_add(address, "eth0"), "link set eth0 up"])
 
 
 def _address_add(address: Address, interface: str) -> str:
@@ -171,14 +182,14 @@ def _ingress_match(machine: Machine, node: NodeLayout) -> str:
     return "-i eth0" if machine.name == node.name else f"-m physdev --physdev-in {node.name}"
 
 
-def remove_link() -> None:
-    """Remove the host's end of the link if it still exists."""
-    _delete(None, LINK_NAME)
+def remove_link(interface: str = LINK_NAME) -> None:
+    """Remove the host's end of a link if it still exists."""
+    _delete(None, interface)
 
 
-def detach_node(control_plane: Machine, node: NodeLayout) -> None:
-    """Remove the bridge's port of a node if it still exists."""
-    _delete(control_plane, node.name)
+def detach_machine(control_plane: Machine, port: str) -> None:
+    """Remove a port of the bridge if it still exists. Nodes have their name as port."""
+    _delete(control_plane, port)
 
 
 def _delete(machine: Machine | None, interface: str) -> None:

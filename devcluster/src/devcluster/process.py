@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,12 +111,24 @@ class Process:
             return
 
 
+def _keep_descriptors_private() -> None:
+    """Exclude descriptors of this process's parent from its children.
+
+    A lock of flock(1) would otherwise be held for as long as the children run.
+    """
+    for entry in Path("/proc/self/fd").iterdir():
+        if int(entry.name) > 2:
+            with suppress(OSError):  # closed meanwhile
+                os.set_inheritable(int(entry.name), False)
+
+
 def start(arguments: Sequence[str], log: Path) -> Process:
     """Start a program in its own session, with output appended to `log`.
 
     Raises FileNotFoundError if there is no such program in `ENVIRONMENT`'s PATH.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
+    _keep_descriptors_private()
     pid = os.posix_spawnp(
         arguments[0],
         list(arguments),

@@ -17,6 +17,7 @@ FILE = layout.STATE / "state.json"
 # Modules that determine the cluster; a change in one of them makes another version.
 CLUSTER_DEFINING_MODULES = (
     "addons",
+    "certificate_authority",
     "certificates",
     "cgroups",
     "containers",

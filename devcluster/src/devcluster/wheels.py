@@ -44,7 +44,8 @@ def copy(files: Iterable[Path], root: Path, directory: Path) -> None:
     for source in files:
         target = directory / source.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+        # With the mode: scripts stay executable in the image.
+        shutil.copy(source, target)
 
 
 def build(distribution: Path, directory: Path, log: Path) -> None:
