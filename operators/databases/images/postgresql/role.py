@@ -1,9 +1,10 @@
 #!/usr/bin/python3 -I
-"""steersman-role ACTION ROLE CLUSTER: Patroni's callback. The primary writes itself into the EndpointSlices of -rw.
+"""steersman-role ACTION ROLE CLUSTER: Patroni's callback.
 
-Then it has the accounts that the cluster needs: on a new volume, and on one that comes from elsewhere.
-steersman-role note LEVELS is steersman-watch's word about this pod. steersman-role former CLUSTER ends with 0 where
-this pod led last, or nobody knows who did, and steersman-role serves CLUSTER where another serves as primary.
+The primary writes itself into the EndpointSlices of -rw. Then it ensures the accounts that the cluster needs, on new
+volumes and on those from elsewhere. `steersman-role note LEVELS` writes the fill levels of steersman-watch on the
+pod. `steersman-role former CLUSTER` ends with 0 if this pod led last, or if that is unknown. `steersman-role serves
+CLUSTER` ends with 0 if another pod serves as primary.
 """
 
 from __future__ import annotations
@@ -18,87 +19,97 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from steersman_pod import leading
-from steersman_pod.api_server import Answer, ApiServer, Request, carry_out, persistent
-from steersman_pod.leading import Pod, this_pod
+from steersman_pod import rw_endpoints
+from steersman_pod.api_client import ApiClient, ApiRequest, ApiResponse, run_requests, send_with_retries
+from steersman_pod.rw_endpoints import PodIdentity, this_pod
 
-SLICES = Path("/etc/steersman/patroni/slices")
+SLICES = Path("/etc/steersman/patroni/endpoint-slices")
 ROLES = "/etc/steersman/patroni/roles.sql"
-# What a user may have set for all sessions, and with which there would be no accounts. What servers of some versions
-# alone have, the SQL itself sets.
+# Settings that users may have made for all sessions and that would prevent the creation of accounts. The SQL itself
+# sets those that exist only in some versions.
 PINNED = (
     "-c default_transaction_read_only=off -c statement_timeout=0 -c lock_timeout=0"
     " -c idle_in_transaction_session_timeout=0"
 )
-STORAGE = "databases.steersman.dev/storage"
+STORAGE = "databases.steersman.dev/volume-usage"
 
 
-def take(pod: Pod, cluster: str, slice_path: str, leader_path: str) -> Generator[Request, Answer, None]:
-    """The requests that make a slice this pod's, as long as it has Patroni's lock."""
+def claim_slice(
+    pod: PodIdentity, cluster: str, slice_path: str, leader_path: str
+) -> Generator[ApiRequest, ApiResponse, None]:
+    """Yield the requests that claim a slice with Patroni's lock."""
 
-    def leadership(lock: Mapping[str, Any]) -> str | None:
-        held: Mapping[str, str] = lock["metadata"].get("annotations") or {}
-        if held.get("leader") != pod.name:
+    def leader_term_of(lock: Mapping[str, Any]) -> str | None:
+        annotations: Mapping[str, str] = lock["metadata"].get("annotations") or {}
+        if annotations.get("leader") != pod.name:
             return None
-        return f"{held.get('transitions', '0')} {held.get('acquireTime', '')}"
+        return f"{annotations.get('transitions', '0')} {annotations.get('acquireTime', '')}"
 
-    owner = leading.Owner("PostgreSQLCluster", "postgresql", cluster)
-    return leading.take(pod, owner, slice_path, leader_path, leadership)
-
-
-def note(pod: Pod, levels: str) -> Generator[Request, Answer, None]:
-    """The request that writes at this pod how full its volumes are; a later pod of its name is left alone."""
-    metadata = {"uid": pod.uid, "annotations": {STORAGE: levels}}
-    yield Request(f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}", {"metadata": metadata})
+    owner = rw_endpoints.ClusterIdentity("PostgreSQLCluster", "postgresql", cluster)
+    return rw_endpoints.claim_slice(pod, owner, slice_path, leader_path, leader_term_of)
 
 
-def led_last(pod: Pod, sync_path: str) -> Generator[Request, Answer, bool]:
-    """Whether this pod did, or may have: only members of a quorum agreed on it before.
+def storage_patch(pod: PodIdentity, levels: str) -> Generator[ApiRequest, ApiResponse, None]:
+    """Yield the request that writes the fill levels on this pod.
 
-    Without synchronous replication nobody is named, and with priorities whoever gets the lock names itself first.
+    A later pod of the same name is left alone.
     """
-    found = yield Request(sync_path)
-    held: Mapping[str, str] = {} if found.status == 404 else found.body["metadata"].get("annotations") or {}
-    return held.get("leader") in (None, "", pod.name)
+    metadata = {"uid": pod.uid, "annotations": {STORAGE: levels}}
+    yield ApiRequest(f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}", {"metadata": metadata})
 
 
-def another_serves(pod: Pod, leader_path: str) -> Generator[Request, Answer, bool]:
-    """Whether another pod holds the lock, and its server answers it as primary."""
-    leader = yield Request(leader_path)
-    held: Mapping[str, str] = {} if leader.status == 404 else leader.body["metadata"].get("annotations") or {}
-    if held.get("leader") in (None, "", pod.name):
+def was_last_leader(pod: PodIdentity, sync_path: str) -> Generator[ApiRequest, ApiResponse, bool]:
+    """Return True if this pod led last, or may have.
+
+    Only a quorum records a leader in advance. Without synchronous replication there is no record, and with
+    priorities
+    each new leader records itself first.
+    """
+    found = yield ApiRequest(sync_path)
+    state: Mapping[str, str] = {} if found.status == 404 else found.body["metadata"].get("annotations") or {}
+    return state.get("leader") in (None, "", pod.name)
+
+
+def another_is_primary(pod: PodIdentity, leader_path: str) -> Generator[ApiRequest, ApiResponse, bool]:
+    """Return True if another pod holds the lock and serves as primary."""
+    leader = yield ApiRequest(leader_path)
+    lock: Mapping[str, str] = {} if leader.status == 404 else leader.body["metadata"].get("annotations") or {}
+    if lock.get("leader") in (None, "", pod.name):
         return False
-    found = yield Request(f"/api/v1/namespaces/{pod.namespace}/pods/{held['leader']}")
-    told: Mapping[str, str] = {} if found.status == 404 else found.body["metadata"].get("annotations") or {}
-    said = json.loads(told.get("status") or "{}")
-    # A position it tells only where its server answers.
-    return said.get("state") == "running" and said.get("role") == "primary" and "xlog_location" in said
+    found = yield ApiRequest(f"/api/v1/namespaces/{pod.namespace}/pods/{lock['leader']}")
+    reported: Mapping[str, str] = {} if found.status == 404 else found.body["metadata"].get("annotations") or {}
+    status = json.loads(reported.get("status") or "{}")
+    # Patroni reports a position only if the server responds.
+    return status.get("state") == "running" and status.get("role") == "primary" and "xlog_location" in status
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Arguments are Patroni's: what happened, the role now, the cluster. Or ``note``, ``former``, ``serves``."""
-    pod, server = this_pod(os.environ), ApiServer("steersman-role")
+    """Run with Patroni's arguments: event, new role, cluster.
+
+    Other arguments are `note`, `former` and `serves`.
+    """
+    pod, server = this_pod(os.environ), ApiClient("steersman-role")
     store = f"/api/v1/namespaces/{pod.namespace}/configmaps"
-    # What the generators understand.
-    answer = partial(persistent, server, (200, 404, 409), math.inf)
+    # Statuses that the generators handle.
+    answer = partial(send_with_retries, server, (200, 404, 409), math.inf)
     match list(arguments):
         case ["note", levels]:
-            carry_out(note(pod, levels), answer)
+            run_requests(storage_patch(pod, levels), answer)
         case ["former", cluster]:
-            sys.exit(not carry_out(led_last(pod, f"{store}/{cluster}-sync"), answer))
+            sys.exit(not run_requests(was_last_leader(pod, f"{store}/{cluster}-sync"), answer))
         case ["serves", cluster]:
-            sys.exit(not carry_out(another_serves(pod, f"{store}/{cluster}-leader"), answer))
+            sys.exit(not run_requests(another_is_primary(pod, f"{store}/{cluster}-leader"), answer))
         case [_, "primary", cluster]:
             slices = f"/apis/discovery.k8s.io/v1/namespaces/{pod.namespace}/endpointslices"
             for name in SLICES.read_text().split():
-                carry_out(take(pod, cluster, f"{slices}/{name}", f"{store}/{cluster}-leader"), answer)
-            have_accounts()
+                run_requests(claim_slice(pod, cluster, f"{slices}/{name}", f"{store}/{cluster}-leader"), answer)
+            ensure_accounts()
         case _:
             pass
 
 
-def have_accounts() -> None:
-    """Those that the cluster needs."""
+def ensure_accounts() -> None:
+    """Ensure the accounts that the cluster needs."""
     quiet = ("--no-psqlrc", "--quiet", "--output=/dev/null")
     options = (*quiet, "--set=ON_ERROR_STOP=1", "--dbname=postgres", f"--file={ROLES}")
     subprocess.run(["psql", *options], check=True, env={**os.environ, "PGOPTIONS": PINNED})

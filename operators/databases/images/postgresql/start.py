@@ -1,8 +1,10 @@
 #!/usr/bin/python3 -I
-"""steersman-start: makes the pod ready for Patroni and becomes it. `steersman-start fenced` only keeps the pod,
-`steersman-start upgrade` becomes steersman-upgrade, and `steersman-start check` looks whether the data are there.
+"""steersman-start: prepares the pod for Patroni and becomes it.
 
-What is the cluster's stands in Patroni's file, the same for all members; what is the pod's comes from its
+`steersman-start fenced` only keeps the pod, `steersman-start upgrade` becomes steersman-upgrade, and
+`steersman-start check` checks the data.
+
+Settings of the cluster are in Patroni's file, the same for all members. Settings of the pod come from its
 environment.
 """
 
@@ -20,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from steersman_pod.volumes import Taken, take_volume
+from steersman_pod.volumes import VolumeInUse, lock_volume
 
 VOLUME = Path("/var/lib/steersman/data")
 DATA = VOLUME / "pgdata"
@@ -28,24 +30,24 @@ UNFINISHED = VOLUME / ".pgdata.unfinished"
 WAL = Path("/var/lib/steersman/wal")
 RUN = Path("/run/steersman")
 CONFIGURATION = Path("/etc/steersman/patroni/patroni.yaml")
-UNREADABLE = 65  # EX_DATAERR of sysexits.h: the operator makes a copy in place of such data
-TOLD = Path("/dev/termination-log")
-# Whatever ends it, the last level that it told must not stand for ever.
+UNREADABLE = 65  # EX_DATAERR of sysexits.h: the operator replaces such data by a copy
+TERMINATION_LOG = Path("/dev/termination-log")
+# It restarts after any end, so that an old level does not stay forever.
 WATCH = ("sh", "-c", "until steersman-watch; do sleep 3; done")
-_WAIT = 60.0  # seconds that PostgreSQL has to say what it does not start with
+_WAIT_SECONDS = 60.0  # seconds until PostgreSQL must report why it does not start
 
 
-def about_pod(environment: Mapping[str, str], version: str, cluster: str) -> dict[str, Any]:
-    """Patroni's configuration as far as it is this pod's own.
+def pod_configuration(environment: Mapping[str, str], version: str, cluster: str) -> dict[str, Any]:
+    """Return the pod's own part of Patroni's configuration.
 
-    The other members find it by its address: names would need a DNS server, and that may be on the node that is lost.
+    Other members reach it by its address: names would need a DNS server, which may run on the lost node.
     """
     address = environment["POD_IPS"].split(",")[0]
     host = f"[{address}]" if ":" in address else address
     return {
         "name": environment["POD_NAME"],
         "kubernetes": {"namespace": environment["POD_NAMESPACE"], "pod_ip": address},
-        # Programs of this image, as long as it runs: without them Patroni starts and promotes nobody.
+        # Programs of this image. Without them Patroni starts and promotes no member.
         "postgresql": {
             "connect_address": f"{host}:5432",
             "bin_name": {"postgres": "/usr/local/bin/steersman-postgres"},
@@ -57,72 +59,76 @@ def about_pod(environment: Mapping[str, str], version: str, cluster: str) -> dic
 
 
 def configure(environment: Mapping[str, str], version: str) -> Path:
-    """The directory from which Patroni reads both: the cluster's file as it is mounted, and the pod's."""
+    """Return the directory with Patroni's files: the cluster's and the pod's."""
     directory = RUN / "patroni"
     directory.mkdir(exist_ok=True)
     cluster = directory / "cluster.yaml"
     if not cluster.is_symlink():
         cluster.symlink_to(CONFIGURATION)
     name: str = json.loads(CONFIGURATION.read_text())["scope"]
-    (directory / "pod.yaml").write_text(json.dumps(about_pod(environment, version, name)))
+    (directory / "pod.yaml").write_text(json.dumps(pod_configuration(environment, version, name)))
     return directory
 
 
 def fail(message: str) -> NoReturn:
-    """Ends the container with a word in its log."""
+    """End the container with a message in its log."""
     sys.exit(f"steersman: {message}")
 
 
 def server_version() -> str:
-    """PostgreSQL's, as in 17.11."""
-    told = subprocess.run(["postgres", "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"\d+\.\d+", told)
-    return found[0] if found else fail(f"no version in {told!r}")
+    """Return the version of PostgreSQL, such as 17.11."""
+    reported = subprocess.run(["postgres", "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"\d+\.\d+", reported)
+    return found[0] if found else fail(f"no version in {reported!r}")
 
 
 def check_version(version: str) -> None:
-    """Data of another major are left alone."""
+    """Refuse data of another major version."""
     file = DATA / "PG_VERSION"
     data = file.read_text().strip() if file.exists() else ""
     if data and data != version.partition(".")[0]:
         fail(f"the data are PostgreSQL {data}'s, which PostgreSQL {version} cannot read")
 
 
-def check_readable() -> None:
-    """Data that are broken beyond a doubt are no use: Patroni would wait for somebody to put them aside, or serve."""
+def check_data() -> None:
+    """Report data that are certainly broken.
+
+    Patroni would otherwise serve them, or wait for a user to move them aside.
+    """
     if not (DATA / "global/pg_control").exists():
         return
-    told = subprocess.run(["pg_controldata", DATA], capture_output=True, text=True, check=False)
-    broken = next(lost(DATA), "") if is_whole(told.stdout) else ""
-    if told.returncode > 0:  # Below it was killed, which says nothing about the data.
-        broken = told.stderr.strip()
+    reported = subprocess.run(["pg_controldata", DATA], capture_output=True, text=True, check=False)
+    broken = next(missing_files(DATA), "") if is_consistent(reported.stdout) else ""
+    if reported.returncode > 0:  # a negative code means a signal, which implies nothing about the data
+        broken = reported.stderr.strip()
     if broken:
-        tell(f"the data are broken: {broken}")
+        report(f"the data are broken: {broken}")
         sys.exit(UNREADABLE)
 
 
-def is_whole(control: str) -> bool:
-    """Whether the files fit together, and are no copy that becomes so only as its log is replayed."""
-    whole = re.search(r"^Backup start location: *0/0$", control, re.MULTILINE)
-    return whole is not None and not (DATA / "backup_label").exists()
+def is_consistent(control: str) -> bool:
+    """Return True if the files are consistent without a replay of WAL."""
+    consistent = re.search(r"^Backup start location: *0/0$", control, re.MULTILINE)
+    return consistent is not None and not (DATA / "backup_label").exists()
 
 
-def lost(data: Path) -> Iterator[str]:
-    """What is missing without which nobody can be served, in words.
+def missing_files(data: Path) -> Iterator[str]:
+    """Yield files without which the server cannot serve, in words.
 
-    Only what is there at any moment of a server's life, crashes included: a database that is being made or dropped
-    lacks files too, but never all of them do.
+    Only files count that exist at each moment of a server's life, including crashes. A database that is being
+    created
+    or dropped lacks files, too, but never all databases do.
     """
-    yield from unmapped(data / "global")
+    yield from missing_relations(data / "global")
     base, status = data / "base", data / "pg_xact"
-    if not base.is_dir() or all(any(unmapped(database)) for database in base.iterdir()):
+    if not base.is_dir() or all(any(missing_relations(database)) for database in base.iterdir()):
         yield "no database is left in base"
     if not status.is_dir() or not any(status.iterdir()):
         yield "nothing is left in pg_xact"
 
 
-def unmapped(directory: Path) -> Iterator[str]:
-    """The files that catalogs should have in it, by its own map, and have not.
+def missing_relations(directory: Path) -> Iterator[str]:
+    """Yield missing files of catalogs that the directory's map lists.
 
     Source: src/backend/utils/cache/relmapper.c, RelMapFile.
     """
@@ -137,108 +143,114 @@ def unmapped(directory: Path) -> Iterator[str]:
             yield f"{directory.name}/{number} is missing"
 
 
-def tell_refusal() -> None:
-    """Why the server did not start on the data that were made for it, in its own words.
+def report_start_failure() -> None:
+    """Report why the server did not start on new data.
 
-    Patroni puts such data aside, ends, and is started again; then nobody else has these words any more. They are read
-    if this attempt ends as well.
+    Patroni moves such data aside, ends, and is started again. Then this is the only source of the error message.
+    Users
+    see it if this attempt ends, too.
     """
-    refused = VOLUME / "pgdata.failed"
-    if DATA.exists() or not refused.exists():
+    start_failed = VOLUME / "pgdata.failed"
+    if DATA.exists() or not start_failed.exists():
         return
-    command = ["postgres", "--single", "-D", str(refused), "postgres"]
+    command = ["postgres", "--single", "-D", str(start_failed), "postgres"]
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_WAIT, check=False
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_WAIT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         return
     lines = [re.sub(r".*? (?=(LOG|FATAL|DETAIL|HINT): )", "", line) for line in done.stderr.splitlines()]
-    said = [one for one in lines if one.startswith(("FATAL:", "DETAIL:", "HINT:")) or ' parameter "' in one]
-    if done.returncode > 0 and said:
-        tell(" ".join(said))
+    reported = [one for one in lines if one.startswith(("FATAL:", "DETAIL:", "HINT:")) or ' parameter "' in one]
+    if done.returncode > 0 and reported:
+        report(" ".join(reported))
 
 
-def tell(message: str) -> None:
-    """To the log, and to whoever reads why the container ended."""
+def report(message: str) -> None:
+    """Write a message to the log and to the termination log."""
     sys.stderr.write(f"steersman: {message}\n")
-    if os.getpid() == 1 and os.access(TOLD, os.W_OK):
-        TOLD.write_text(message)
+    if os.getpid() == 1 and os.access(TERMINATION_LOG, os.W_OK):
+        TERMINATION_LOG.write_text(message)
 
 
 def require_declared(environment: Mapping[str, str], version: str) -> None:
-    """Leaves new data, and data of two majors, to an image of the one that is declared.
+    """Refuse an image of another major version for new data and upgrades.
 
-    Another, which ``spec.image`` may name, would make data of a version that nobody asked for, take the former data
-    back from an upgrade that is done, or end the way back from one that is not. Of data of one major `check_version`
-    says what does not fit.
+    `spec.image` may name one. It would create data of an undeclared version, revert a completed upgrade, or prevent
+    the
+    rollback of a failed one. For other data `check_version` reports the mismatch.
     """
     declared = environment.get("DECLARED_VERSION", "")
     of_one = (DATA / "PG_VERSION").exists() and not any(VOLUME.glob("pgdata.[0-9]*"))
     if of_one or declared in ("", version.partition(".")[0]):
         return
-    tell(f"the image has PostgreSQL {version}, and version {declared} is declared: use an image of {declared}")
+    report(f"the image has PostgreSQL {version}, and version {declared} is declared: use an image of {declared}")
     sys.exit(1)
 
 
-def settle_upgrade(version: str) -> None:
-    """Undoes an upgrade from this major that did not come through, or ends the way back from one that did.
+def finish_upgrade(version: str) -> None:
+    """Revert a failed upgrade, or complete a successful one.
 
-    The former data lie in pgdata.<major> from the moment they are replaced until the new ones are first started: so
-    long this major takes them back. Afterwards they are called former-<major>, and only a person moves them.
+    The previous data are in pgdata.<major> from their replacement until the first start of the new ones. Until then
+    the
+    previous major version takes them back. Afterwards they are in `former-<major>`, and only users move them.
     """
     major = version.partition(".")[0]
-    returned, aside = VOLUME / f"pgdata.{major}", VOLUME / "pgdata.new"
+    returned, set_aside = VOLUME / f"pgdata.{major}", VOLUME / "pgdata.new"
     if returned.exists():
         if DATA.exists():
-            shutil.rmtree(aside, ignore_errors=True)
-            DATA.rename(aside)
+            shutil.rmtree(set_aside, ignore_errors=True)
+            DATA.rename(set_aside)
         returned.rename(DATA)
     if DATA.exists():
-        for former in VOLUME.glob("pgdata.[0-9]*"):
-            kept = VOLUME / f"former-{former.suffix[1:]}"
+        for previous in VOLUME.glob("pgdata.[0-9]*"):
+            kept = VOLUME / f"former-{previous.suffix[1:]}"
             shutil.rmtree(kept, ignore_errors=True)
-            former.rename(kept)
-        shutil.rmtree(aside, ignore_errors=True)
-    settle_logs()
+            previous.rename(kept)
+        shutil.rmtree(set_aside, ignore_errors=True)
+    finish_wal_move()
 
 
-def settle_logs() -> None:
-    """Gives the log of the data that are served the place where data that are made anew have theirs.
+def finish_wal_move() -> None:
+    """Move the WAL of the served data to its usual place.
 
-    The former data keep their own beside it: nobody who clears that place may take it away from them. A log
-    whose data are gone, as on the way back, goes as well.
+    The previous data keep their own WAL next to it, so that clearing that place does not remove it. WAL whose data
+    are
+    gone, as after a rollback, is removed.
     """
-    for former in VOLUME.glob("former-*"):
-        if (former / "pg_wal").resolve() != (DATA / "pg_wal").resolve():
-            move_log(former, f"pg_wal.{former.name.removeprefix('former-')}")
-    move_log(DATA, "pg_wal")
+    for previous in VOLUME.glob("former-*"):
+        if (previous / "pg_wal").resolve() != (DATA / "pg_wal").resolve():
+            move_wal(previous, f"pg_wal.{previous.name.removeprefix('former-')}")
+    move_wal(DATA, "pg_wal")
     named = {link.resolve() for link in VOLUME.glob("*/pg_wal")}
     for log in WAL.glob("pg_wal.[0-9]*"):
         if log.resolve() not in named:
             shutil.rmtree(log, ignore_errors=True)
 
 
-def move_log(data: Path, name: str) -> None:
-    """Moves the log of ``data`` on the WAL volume, if it is there. Cut in between it ends when it is run again."""
+def move_wal(data: Path, name: str) -> None:
+    """Move the WAL of `data` if it is on the WAL volume.
+
+    It can be repeated after an interruption.
+    """
     link, place = data / "pg_wal", WAL / name
     if not link.is_symlink() or link.readlink().parent != WAL or link.readlink() == place:
         return
     if link.exists():
-        # Whose it was has another log by now, or none any more.
+        # The data that had it use another WAL by now, or do not exist.
         shutil.rmtree(place, ignore_errors=True)
         link.readlink().rename(place)
-    # Two volumes, so two journals: a name that is on the disk must not lead to where the log is not yet.
-    keep_names(WAL)
+    # Two volumes have two journals: a link on the disk must not refer to a rename that is not.
+    fsync_directory(WAL)
     fresh = data / ".pg_wal"
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(place)
     fresh.replace(link)
-    keep_names(data)
+    fsync_directory(data)
 
 
-def keep_names(directory: Path) -> None:
-    """Brings the names in it to the disk."""
+def fsync_directory(directory: Path) -> None:
+    """Sync a directory, so that renames survive a power failure."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -247,16 +259,20 @@ def keep_names(directory: Path) -> None:
 
 
 def clear_unfinished() -> None:
-    """Puts aside what an initdb left that was killed, removes what it or a copy had barely begun, and makes room.
+    """Clear the data of a killed initdb or of a started copy.
 
-    Patroni would take the former for a database: pg_control is there long before initdb is through. When initdb is,
-    Patroni renames the configuration that it wrote. What has no pg_control, which a copy gets last, it would leave to
-    a person for ever. Nobody was served before: each start of a server writes postmaster.opts, and no copy takes it
-    along. Data that lost their pg_control later, or that were not made here, stay as they are.
+    Data of initdb are moved aside, because Patroni would accept them: pg_control exists long before the end of
+    initdb.
+    After initdb Patroni renames the configuration that it wrote. A barely begun copy is removed. Without pg_control,
+    which a copy receives last, Patroni would wait for a user forever. Such data have never been served: each start
+    of
+    a server writes postmaster.opts, which no copy includes. Data that lost pg_control later, or were not created
+    here,
+    stay.
 
     Source: src/backend/backup/basebackup.c, excludeFiles and perform_base_backup.
     """
-    begun = VOLUME / ".pgdata.begun"  # apart from data that were not made here, and may look the same
+    begun = VOLUME / ".pgdata.begun"  # distinguishes data that were not created here and may look the same
     control = DATA / "global/pg_control"
     if begun.exists() and control.exists() and not (DATA / "postgresql.base.conf").exists():
         shutil.rmtree(UNFINISHED, ignore_errors=True)
@@ -268,47 +284,50 @@ def clear_unfinished() -> None:
         shutil.rmtree(WAL / "pg_wal", ignore_errors=True)
 
 
-def leave(_signal: int, _frame: object) -> NoReturn:
-    """Ends as asked."""
+def terminate(_signal: int, _frame: object) -> NoReturn:
+    """End as requested."""
     sys.exit(0)
 
 
-def keep() -> NoReturn:
-    """Does nothing until the pod is deleted: its data can be looked at, and nobody serves them."""
-    for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, leave)
+def keep_fenced() -> NoReturn:
+    """Wait until the pod is deleted.
+
+    The data can be inspected, and no server serves them.
+    """
+    for process in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(process, terminate)
     sys.stderr.write("steersman: fenced; PostgreSQL is not started\n")
     while True:
         signal.pause()
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """`fenced`, `upgrade`, `check` or nothing."""
+    """Run `fenced`, `upgrade`, `check` or Patroni."""
     os.umask(0o077)
     if list(arguments) == ["check"]:
-        check_readable()
+        check_data()
         sys.exit(0)
     try:
-        take_volume(VOLUME)
-    except Taken as error:
+        lock_volume(VOLUME)
+    except VolumeInUse as error:
         fail(str(error))
     if list(arguments) == ["fenced"]:
-        keep()
+        keep_fenced()
     if list(arguments) == ["upgrade"]:
         os.execvp("steersman-upgrade", ["steersman-upgrade", "run"])  # noqa: S606
     if arguments:
         fail("usage: steersman-start [fenced | upgrade | check]")
     version = server_version()
     require_declared(os.environ, version)
-    settle_upgrade(version)
+    finish_upgrade(version)
     check_version(version)
     clear_unfinished()
-    check_readable()
-    tell_refusal()
-    # A restarted container finds its predecessor's socket, and nobody must take it for the new server's.
+    check_data()
+    report_start_failure()
+    # A restarted container finds the socket of its predecessor, which must not be taken for the new server's.
     for stale in RUN.glob(".s.PGSQL.*"):
         stale.unlink()
-    # Patroni, as process 1, is its parent then.
+    # Patroni becomes process 1 and its parent.
     subprocess.Popen(WATCH)
     os.execvp("patroni", ["patroni", str(configure(os.environ, version))])  # noqa: S606
 

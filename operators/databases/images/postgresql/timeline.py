@@ -1,10 +1,11 @@
-"""Has a promotion begin a timeline with a number of its own in the cluster. Patroni calls `reserve_next`.
+"""Unique numbers of timelines in a cluster.
 
-PostgreSQL takes the number after the last that it has heard of. Who was away while another was promoted has not
-heard, and takes the same: then Patroni and pg_rewind take two logs for one, and so does a server that begins with the
-one and goes on with the other. So numbers are reserved in a ConfigMap first, by the database's system identifier.
-Those between what this server knows and its own get history files that say nothing: PostgreSQL leaves out what is
-there.
+Patroni calls `reserve_next` before a promotion.
+
+PostgreSQL uses the number after the last one that it knows. A member that was unreachable during another promotion
+uses the same number. Then Patroni and pg_rewind confuse two histories of WAL, and so does a server that replays
+both. So a ConfigMap reserves numbers first, by the database's system identifier. Numbers between the known and the
+reserved one get empty history files, because PostgreSQL skips existing ones.
 
 Source: src/backend/access/transam/timeline.c, findNewestTimeLine and readTimeLineHistory.
 """
@@ -20,44 +21,49 @@ from collections.abc import Generator, Mapping
 from functools import partial
 from pathlib import Path
 
-from steersman_pod.api_server import Answer, ApiServer, Request, carry_out, persistent
+from steersman_pod.api_client import ApiClient, ApiRequest, ApiResponse, run_requests, send_with_retries
 
 DATA = Path("/var/lib/steersman/data/pgdata")
-# steersman-postgres knows them by their first character.
+# steersman-postgres recognises them by their first character.
 RESERVED = "# reserved: elsewhere a timeline of this number may have been begun\n"
-# Each is a file. So many promotions have not failed one after the other before somebody looks.
-_MOST = 10_000
-# With two requests that are on their way then, less than Patroni's lock lasts, which another may take afterwards.
-SECONDS = 5.0
+# Each is a file. So many failed promotions in a row would be noticed before.
+_MAX_SKIPPED = 10_000
+# Together with two running requests this is less than the TTL of Patroni's lock, after which another member may
+# acquire it.
+TIMEOUT_SECONDS = 5.0
 
 
-def reserve(path: str, system: str, known: int) -> Generator[Request, Answer, int]:
-    """The requests that reserve a number for the data of ``system``; what it is: above ``known`` and all reserved.
+def reserve(path: str, system: str, known: int) -> Generator[ApiRequest, ApiResponse, int]:
+    """Yield the requests that reserve a number, and return it.
 
-    Where there is nothing to write it to, as with an earlier operator, or a number that nobody can have reserved, it
-    is only what is next here.
+    It is above `known` and all reserved numbers. Without a ConfigMap (of an earlier operator), or with an impossible
+    number in it, it is the next local one.
+
+    Args:
+        system: system identifier of the data.
     """
     while True:
-        found = yield Request(path)
+        found = yield ApiRequest(path)
         if found.status != 200:
             return known + 1
         reserved: Mapping[str, str] = found.body.get("data") or {}
-        said = reserved.get(system, "0")
-        if not re.fullmatch(r"[0-9]{1,10}", said) or int(said) > known + _MOST:
-            sys.stderr.write(f"steersman: {path} says {said!r} for {system}, and {known} is known here\n")
+        reserved_text = reserved.get(system, "0")
+        if not re.fullmatch(r"[0-9]{1,10}", reserved_text) or int(reserved_text) > known + _MAX_SKIPPED:
+            sys.stderr.write(f"steersman: {path} says {reserved_text!r} for {system}, and {known} is known here\n")
             return known + 1
-        number = max(known, int(said)) + 1
+        number = max(known, int(reserved_text)) + 1
         version = found.body["metadata"]["resourceVersion"]
-        answer = yield Request(path, {"metadata": {"resourceVersion": version}, "data": {system: str(number)}})
+        answer = yield ApiRequest(path, {"metadata": {"resourceVersion": version}, "data": {system: str(number)}})
         if answer.status != 409:
             return number
 
 
-def leave_out(log: Path, timeline: int, number: int) -> None:
-    """Has the server that is at ``timeline`` take ``number`` next.
+def skip_timeline(log: Path, timeline: int, number: int) -> None:
+    """Make the server at `timeline` use `number` next.
 
-    Those before are there then as well: a copy has none of them, and whoever was away asks for each by its name
-    before it follows. What the server says of its own timeline stays as it is, since it hands that on.
+    Files of lower numbers are created, too: a copy lacks them, and a returning replica requests each by name before
+    it
+    follows. The file of the server's own timeline stays, because the server passes it on.
     """
     for other in range(2, number):
         file = log / f"{other:08X}.history"
@@ -65,29 +71,35 @@ def leave_out(log: Path, timeline: int, number: int) -> None:
             file.write_text(RESERVED)
 
 
-def control(data: Path) -> tuple[str, int]:
-    """The system identifier, and the timeline of the last checkpoint: the server's own, or an earlier one."""
-    told = subprocess.run(["pg_controldata", data], capture_output=True, text=True, check=True).stdout
-    system = re.search(r"^Database system identifier: *(\d+)$", told, re.MULTILINE)
-    timeline = re.search(r"^Latest checkpoint's TimeLineID: *(\d+)$", told, re.MULTILINE)
+def control_data(data: Path) -> tuple[str, int]:
+    """Return the system identifier and the timeline of the last checkpoint.
+
+    The timeline is the server's own, or an earlier one.
+    """
+    reported = subprocess.run(["pg_controldata", data], capture_output=True, text=True, check=True).stdout
+    system = re.search(r"^Database system identifier: *(\d+)$", reported, re.MULTILINE)
+    timeline = re.search(r"^Latest checkpoint's TimeLineID: *(\d+)$", reported, re.MULTILINE)
     if system is None or timeline is None:
-        raise LookupError(f"no timeline in {told!r}")
+        raise LookupError(f"no timeline in {reported!r}")
     return system[1], int(timeline[1])
 
 
 def reserve_next(cluster: str) -> bool:
-    """Before a promotion; False where it must not be: Patroni gives the lock back then."""
+    """Reserve a number before a promotion. Return False to prevent it.
+
+    Patroni then releases the lock.
+    """
     try:
         store = f"/api/v1/namespaces/{os.environ['POD_NAMESPACE']}/configmaps/{cluster}-timelines"
         log = DATA / "pg_wal"
-        system, timeline = control(DATA)
-        heard_of = [int(file.stem, 16) for file in log.glob(f"{'[0-9A-F]' * 8}.history")]
-        if (known := max([timeline, *heard_of])) > timeline + _MOST:
+        system, timeline = control_data(DATA)
+        known_timelines = [int(file.stem, 16) for file in log.glob(f"{'[0-9A-F]' * 8}.history")]
+        if (known := max([timeline, *known_timelines])) > timeline + _MAX_SKIPPED:
             raise LookupError(f"{log} has a timeline {known}, and the data are of {timeline}")
-        deadline = time.monotonic() + SECONDS
-        answer = partial(persistent, ApiServer("steersman-timeline"), (200, 403, 404, 409), deadline)
-        leave_out(log, timeline, carry_out(reserve(store, system, known), answer))
-    except Exception as error:  # With any that escapes Patroni would keep the lock and promote nobody.
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        answer = partial(send_with_retries, ApiClient("steersman-timeline"), (200, 403, 404, 409), deadline)
+        skip_timeline(log, timeline, run_requests(reserve(store, system, known), answer))
+    except Exception as error:  # After an unhandled error Patroni would keep the lock without a promotion.
         sys.stderr.write(f"steersman: no number for a timeline, so no promotion: {error!r}\n")
         return False
     return True

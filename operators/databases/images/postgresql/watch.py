@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -I
-"""steersman-watch: looks after this member beside Patroni, for the container's life.
+"""steersman-watch: checks of this member in addition to Patroni's.
 
-It tells at the pod how full the volumes are, each time that one crosses a step.
+It runs for the container's life. It reports the fill levels of the volumes on the pod, each time that one changes.
 
-It takes a replica out of reads that does not follow although the primary serves, until it does: Patroni's tag
-``noloadbalance`` is what the readiness probe goes by. And it ends a replica whose data are lost below it: what was
-opened before hides that from Patroni, and the next start says so.
+It excludes a replica from reads while it does not follow a serving primary. The readiness probe depends on Patroni's
+tag `noloadbalance`. It also stops a replica whose data files are lost: open files hide the loss from Patroni, and
+the next start reports it.
 """
 
 from __future__ import annotations
@@ -22,108 +22,108 @@ from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Protocol
 
-from steersman_pod.volumes import levels
+from steersman_pod.volumes import usage_levels
 
 VOLUMES = {"data": Path("/var/lib/steersman/data"), "wal": Path("/var/lib/steersman/wal")}
-SEGMENT = 16 << 20  # of WAL, in bytes, by default: a server that cannot make the next one stops
-PATRONI = 1  # its process
+SEGMENT = 16 << 20  # default size of a WAL segment in bytes: a server that cannot create the next one stops
+PATRONI = 1  # process ID
 CLUSTER = Path("/etc/steersman/patroni/patroni.yaml")
 POD = Path("/run/steersman/patroni/pod.yaml")
 STANDBY = VOLUMES["data"] / "pgdata/standby.signal"
-LOST = 65  # what steersman-start ends with where the data are
-GRACE = 60.0  # seconds that a restart, a new primary or a lock that nobody has taken yet may take
-_ASKED_EVERY = 15.0  # seconds; it is the API server that tells whether the primary serves
-_CHECKED_EVERY = 30.0
-_EVERY = 3.0  # seconds between two looks
-_ANSWER = 5.0  # seconds that Patroni has
-_WITHIN = 30.0  # seconds for another program; then it is looked again, and what is so by then counts
+EXIT_CODE_DATA_LOST = 65  # exit code of steersman-start in this case
+GRACE_SECONDS = 60.0  # seconds that a restart, a new primary or a free leader lock may last
+_STATUS_INTERVAL_SECONDS = 15.0  # seconds; each check is a request to the API server
+_DATA_CHECK_INTERVAL_SECONDS = 30.0
+_LOOP_INTERVAL_SECONDS = 3.0  # seconds between two rounds
+_RESPONSE_TIMEOUT_SECONDS = 5.0  # seconds until Patroni must respond
+_COMMAND_TIMEOUT_SECONDS = 30.0  # seconds for another program; the next round tries again
 
 
 def segment_size() -> int | None:
-    """The size that segments of WAL have, once there are data to tell."""
+    """Return the size of WAL segments, or None without data."""
     command = ["pg_controldata", str(VOLUMES["data"] / "pgdata")]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    found = re.search(r"^Bytes per WAL segment: *(\d+)", told, re.MULTILINE)
+    reported = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found = re.search(r"^Bytes per WAL segment: *(\d+)", reported, re.MULTILINE)
     return int(found[1]) if found else None
 
 
 def run(command: Sequence[str]) -> int | None:
-    """What a program ends with; None where it does not."""
+    """Return a program's exit code, or None after a timeout."""
     try:
-        return subprocess.run(command, timeout=_WITHIN, check=False).returncode
+        return subprocess.run(command, timeout=_COMMAND_TIMEOUT_SECONDS, check=False).returncode
     except subprocess.TimeoutExpired:
         return None
 
 
-class Look(Protocol):
-    """Something that is looked at again and again; ``now`` is in seconds."""
+class Check(Protocol):
+    """A check that runs in each round. `now` is in seconds."""
 
-    def look(self, now: float) -> None: ...
+    def run(self, now: float) -> None: ...
 
 
-class Room:
-    """How full the volumes are."""
+class DiskUsageCheck:
+    """Fill levels of the volumes."""
 
     def __init__(self) -> None:
-        self._told: Mapping[str, int] | None = None
-        self._seen: dict[str, int] = {}
+        self._reported: Mapping[str, int] | None = None
+        self._levels: dict[str, int] = {}
         self._size: int | None = None
 
-    def look(self, now: float) -> None:
-        """Tells it at the pod where it is another than before."""
+    def run(self, now: float) -> None:
+        """Report changed levels on the pod."""
         self._size = self._size or segment_size()
-        self._seen = levels(VOLUMES, self._seen, self._size or SEGMENT)
-        if self._seen != self._told and run(["steersman-role", "note", json.dumps(self._seen)]) == 0:
-            self._told = self._seen
+        self._levels = usage_levels(VOLUMES, self._levels, self._size or SEGMENT)
+        if self._levels != self._reported and run(["steersman-role", "note", json.dumps(self._levels)]) == 0:
+            self._reported = self._levels
 
 
-class Reads:
-    """Whether this member is there for reads."""
+class ReadRoutingCheck:
+    """Readiness of this member for reads."""
 
     def __init__(self) -> None:
-        self._due: float | None = None
-        self._well = 0
+        self._due_at: float | None = None
+        self._is_following = 0
 
-    def look(self, now: float) -> None:
-        """Takes it out where it has strayed for `GRACE` and another serves as primary, and back where either ends.
+    def run(self, now: float) -> None:
+        """Exclude a replica that does not follow a serving primary for `GRACE_SECONDS`.
 
-        Where that cannot be told, with the API server away, it stays as it is.
+        It is included again when one of both changes. If the API server is unreachable, nothing changes.
         """
-        said = answer("/patroni")
-        if said is None:
+        status = patroni_status("/patroni")
+        if status is None:
             return
-        if not strays(said):
-            self._well += 1
-            # One that asks in vain for what it needs streams for a moment, each time that it asks.
-            if self._due is None or self._well > 1:
-                self._due = None
-                let_read(True)
+        if not is_not_following(status):
+            self._is_following += 1
+            # A replica that requests missing WAL streams for a moment at each attempt.
+            if self._due_at is None or self._is_following > 1:
+                self._due_at = None
+                set_reads(True)
             return
-        self._well = 0
-        if self._due is None:
-            self._due = now + GRACE
-        elif now >= self._due:
-            self._due = now + _ASKED_EVERY
-            serves = run(["steersman-role", "serves", scope()])
+        self._is_following = 0
+        if self._due_at is None:
+            self._due_at = now + GRACE_SECONDS
+        elif now >= self._due_at:
+            self._due_at = now + _STATUS_INTERVAL_SECONDS
+            serves = run(["steersman-role", "serves", cluster_name()])
             if serves in (0, 1):
-                let_read(serves == 1)
+                set_reads(serves == 1)
 
 
-def strays(said: Mapping[str, Any]) -> bool:
-    """Whether a member that says this is a replica that serves, and does not follow who has the lock."""
-    serves = said.get("role") == "replica" and said.get("state") == "running"
-    return serves and said.get("replication_state") != "streaming" and not said.get("cluster_unlocked")
+def is_not_following(status: Mapping[str, Any]) -> bool:
+    """Return True for a running replica that does not follow the leader."""
+    serves = status.get("role") == "replica" and status.get("state") == "running"
+    return serves and status.get("replication_state") != "streaming" and not status.get("cluster_unlocked")
 
 
-def answer(path: str) -> Mapping[str, Any] | None:
-    """What Patroni says of this member; None where it does not.
+def patroni_status(path: str) -> Mapping[str, Any] | None:
+    """Return Patroni's status of this member, or None.
 
-    Not of the cluster: for ``/cluster`` it would read the lock again beside its own loop, which then could take one
-    that it has not looked at.
+    The status of the cluster is not used: for `/cluster` Patroni would read the lock outside of its own loop, which
+    could then acquire a lock that it has not checked.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # It is in this pod.
-    connection = HTTPSConnection("localhost", 8008, timeout=_ANSWER, context=context)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # Patroni runs in this pod.
+    connection = HTTPSConnection("localhost", 8008, timeout=_RESPONSE_TIMEOUT_SECONDS, context=context)
     try:
         connection.request("GET", path)
         return json.loads(connection.getresponse().read())
@@ -133,48 +133,54 @@ def answer(path: str) -> Mapping[str, Any] | None:
         connection.close()
 
 
-def scope() -> str:
-    """The cluster's name."""
+def cluster_name() -> str:
+    """Return the cluster's name."""
     return json.loads(CLUSTER.read_text())["scope"]
 
 
-def let_read(reads: bool) -> None:
-    """Has Patroni know it, which reads its files again when it is told to."""
-    told = json.loads(POD.read_text())
-    if told["tags"].get("noloadbalance", False) is not reads:
+def set_reads(reads: bool) -> None:
+    """Set the tag in Patroni's file, and make Patroni reload it."""
+    response = json.loads(POD.read_text())
+    if response["tags"].get("noloadbalance", False) is not reads:
         return
-    told["tags"]["noloadbalance"] = not reads
-    fresh = POD.with_suffix(".fresh")
-    fresh.write_text(json.dumps(told))
-    fresh.replace(POD)
+    response["tags"]["noloadbalance"] = not reads
+    new_configuration = POD.with_suffix(".fresh")
+    new_configuration.write_text(json.dumps(response))
+    new_configuration.replace(POD)
     os.kill(PATRONI, signal.SIGHUP)
 
 
-class Data:
-    """Whether the data are there."""
+class DataCheck:
+    """Existence of the data."""
 
     def __init__(self) -> None:
-        self._next = 0.0
-        self._lost = False
+        self._next_check = 0.0
+        self._lost_before = False
 
-    def look(self, now: float) -> None:
-        """Ends a replica whose data are lost, seen twice: a file may be on its way. A primary is left alone."""
-        if now < self._next or not STANDBY.exists():
+    def run(self, now: float) -> None:
+        """Stop a replica whose data are lost in two consecutive checks.
+
+        A single missing file may be in the middle of a change. A primary is left alone.
+        """
+        if now < self._next_check or not STANDBY.exists():
             return
-        self._next = now + _CHECKED_EVERY
-        lost = run(["steersman-start", "check"]) == LOST
-        if lost and self._lost:
+        self._next_check = now + _DATA_CHECK_INTERVAL_SECONDS
+        lost = run(["steersman-start", "check"]) == EXIT_CODE_DATA_LOST
+        if lost and self._lost_before:
             os.kill(PATRONI, signal.SIGTERM)
-        self._lost = lost
+        self._lost_before = lost
 
 
 def main() -> None:
-    """Looks for ever. What goes wrong ends it, and steersman-start has it started again."""
-    looks: Sequence[Look] = (Room(), Reads(), Data())
+    """Run all checks forever.
+
+    After an error the process ends, and steersman-start starts it again.
+    """
+    looks: Sequence[Check] = (DiskUsageCheck(), ReadRoutingCheck(), DataCheck())
     while True:
         for each in looks:
-            each.look(time.monotonic())
-        time.sleep(_EVERY)
+            each.run(time.monotonic())
+        time.sleep(_LOOP_INTERVAL_SECONDS)
 
 
 if __name__ == "__main__":

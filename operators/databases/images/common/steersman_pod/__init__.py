@@ -1,1 +1,1 @@
-"""What the images of servers have in common: the pod and its volumes, and the API server as a pod asks it."""
+"""Shared parts of the server images: pod, volumes, and API server client."""

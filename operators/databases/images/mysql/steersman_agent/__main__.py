@@ -1,4 +1,7 @@
-"""steersman-agent [fenced]: process 1 of a member's container. Its environment says of which pod."""
+"""steersman-agent [fenced]: process 1 of a member's container.
+
+The environment identifies the pod.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +11,35 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from steersman_pod.leading import this_pod
-from steersman_pod.volumes import Taken, take_volume
+from steersman_pod.rw_endpoints import this_pod
+from steersman_pod.volumes import VolumeInUse, lock_volume
 
-from .agent import Agent, Cluster
-from .kubernetes import ApiServer
-from .log import Log
-from .server import Place, Server
+from .agent import Agent, PodCluster
+from .kubernetes import KubernetesApi
+from .log import DeduplicatedLog
+from .server.process import MySQLServer, ServerPaths
 
 
-def run(environment: Mapping[str, str], place: Callable[[str, int], Place], *, fenced: bool = False) -> None:
-    """Until it is told to end.
+def run(
+    environment: Mapping[str, str], paths_for: Callable[[str, int], ServerPaths], *, fenced: bool = False
+) -> None:
+    """Run the agent until it is stopped.
 
     Args:
-        place: given the pod's address and the instance's number.
+        paths_for: called with the pod's address and the instance's number.
     """
-    # Process 1 is deaf to what it does not handle, and whoever waits for the volume may be told to end.
+    # Process 1 ignores signals without a handler, and it may be stopped while it waits for the volume.
     for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, leave)
+        signal.signal(one, terminate)
     os.umask(0o077)
     pod = this_pod(environment)
-    # Whoever copies a member takes no IPv6 address of it (MySQL 9.7 Reference Manual, "Cloning Remote Data").
+    # Clones do not accept IPv6 addresses of members (MySQL 9.7 Reference Manual, "Cloning Remote Data").
     address = next((one for one in pod.addresses if ":" not in one), pod.addresses[0])
-    here = place(address, int(environment["INSTANCE"]))
-    take_volume(here.volume)
+    paths = paths_for(address, int(environment["INSTANCE"]))
+    lock_volume(paths.volume)
     if fenced:
-        return keep()
-    agent = Agent(Cluster(pod=pod, name=environment["CLUSTER_NAME"]), Server(here), ApiServer)
+        return keep_fenced()
+    agent = Agent(PodCluster(pod=pod, name=environment["CLUSTER_NAME"]), MySQLServer(paths), KubernetesApi)
 
     def stop(_signal: int, _frame: object) -> None:
         agent.stop()
@@ -44,25 +49,28 @@ def run(environment: Mapping[str, str], place: Callable[[str, int], Place], *, f
     return agent.run()
 
 
-def leave(_signal: int, _frame: object) -> NoReturn:
-    """Ends as asked."""
+def terminate(_signal: int, _frame: object) -> NoReturn:
+    """End as requested."""
     sys.exit(0)
 
 
-def keep() -> NoReturn:
-    """Does nothing until the pod is deleted: its data can be looked at, and nobody serves them."""
-    Log().say("decision", "fenced; MySQL is not started")
+def keep_fenced() -> NoReturn:
+    """Wait until the pod is deleted.
+
+    The data can be inspected, and no server serves them.
+    """
+    DeduplicatedLog().log("decision", "fenced; MySQL is not started")
     while True:
         signal.pause()
 
 
 def main(arguments: Sequence[str]) -> None:
-    """`fenced` or nothing."""
+    """Run with the argument `fenced`, or without arguments."""
     if list(arguments) not in ([], ["fenced"]):
         sys.exit("usage: steersman-agent [fenced]")
     try:
-        run(os.environ, lambda host, instance: Place(host=host, instance=instance), fenced=bool(arguments))
-    except Taken as error:
+        run(os.environ, lambda host, instance: ServerPaths(host=host, instance=instance), fenced=bool(arguments))
+    except VolumeInUse as error:
         sys.exit(f"steersman-agent: {error}")
 
 

@@ -1,4 +1,7 @@
-"""The loop: look, decide, say, do. What takes time is done beside it, one thing at a time."""
+"""Main loop of the agent: inspect, decide, report, act.
+
+Lengthy operations run in another thread, one at a time.
+"""
 
 from __future__ import annotations
 
@@ -10,367 +13,419 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from steersman_pod import leading
+from steersman_instance.gtids import GtidSet
+from steersman_pod import rw_endpoints
 
-from . import group, store
-from .apart import Apart
-from .asking import Asking
-from .certificates import Certificates
-from .condition import Applying, Volumes
-from .decision import Decision, Deed, Member, State, View, decide
-from .deeds import Deeds
-from .failures import CERTIFICATES, Failures
-from .gtids import GtidSet
-from .kubernetes import ApiServer, Unavailable, labelled, named
-from .leader import Joined, Leader
-from .log import Log
-from .parameters import Parameters
-from .publishing import Publisher, tell_probes
-from .server import Server
-from .starts import Starts
+from .failures import CERTIFICATE_RELOAD, FailureLog
+from .group import group_config, group_status
+from .group.decision import GroupMember, GroupView, MemberDecision, MemberState, Operation, decide
+from .group.errant_transactions import ErrantTransactions
+from .group.group_query import GroupQuery
+from .group.leader import GroupEpoch, LeaderPublisher
+from .kubernetes import ApiUnavailable, KubernetesApi, list_path, object_path
+from .log import DeduplicatedLog
+from .operations import Operations
+from .publishing import StatusPublisher, write_probe_file
+from .server.certificates import CertificateReload
+from .server.parameters import ParameterSync
+from .server.process import MySQLServer
+from .server.replica_health import ApplyQueue, VolumeUsage
+from .server.restart_backoff import RestartBackoff
 
-_EVERY = 1.0  # seconds between two looks
-_SOON = 0.1
-_CALM = 3.0  # seconds between two reads of the store where all is well
-_POLITE = 60.0  # seconds for which somebody else with the same data may found the group
-_REMEMBERED = 15.0  # seconds for which a server that does not answer is taken for what it was
-_DESERTED = 10.0  # seconds in which nobody is online in a group that is joined
-_PAUSE = 3.0  # seconds before something else is tried when it has failed
-_STATES: dict[str, State] = {"ONLINE": "Online", "RECOVERING": "Recovering", "ERROR": "Failed"}
-_MEANWHILE: dict[Deed, State] = {"Clone": "Cloning", "Found": "Joining", "Join": "Joining"}
-"""What is said of who is doing this, unless more is known."""
+_LOOP_INTERVAL_SECONDS = 1.0  # seconds between two inspections
+_SHORT_INTERVAL_SECONDS = 0.1
+_STABLE_AFTER_SECONDS = 3.0  # seconds between two reads of the ConfigMap in a stable state
+_SHUTDOWN_TIMEOUT_SECONDS = 60.0  # seconds for which another member with the same data may found the group
+_STATUS_MEMORY_SECONDS = 15.0  # seconds for which a server that does not respond keeps its last state
+_ALONE_AFTER_SECONDS = 10.0  # seconds without an online member in the group to join
+_RETRY_DELAY_SECONDS = 3.0  # seconds before the next operation after a failure
+_STATES: dict[str, MemberState] = {"ONLINE": "Online", "RECOVERING": "Recovering", "ERROR": "Failed"}
+_STATE_DURING: dict[Operation, MemberState] = {"Clone": "Cloning", "Found": "Joining", "Join": "Joining"}
+"""Reported state during an operation, unless more is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
-    """The pod and its cluster, by their names."""
+class PodCluster:
+    """Names of the pod and its cluster."""
 
-    pod: leading.Pod
+    pod: rw_endpoints.PodIdentity
     name: str
 
     @property
     def pod_path(self) -> str:
-        return named("pods", self.pod.namespace, self.pod.name)
+        return object_path("pods", self.pod.namespace, self.pod.name)
 
     @property
     def pods_path(self) -> str:
-        """The pods of the cluster, its own among them."""
-        return labelled("pods", self.pod.namespace, f"{store.MEMBER_OF_LABEL}={self.name}")
+        """Path of the list of the cluster's pods, including the own one."""
+        return list_path("pods", self.pod.namespace, f"{group_config.CLUSTER_LABEL}={self.name}")
 
     @property
     def group_path(self) -> str:
-        """The ConfigMap in which the members agree."""
-        return named("configmaps", self.pod.namespace, f"{self.name}-group")
+        """Path of the ConfigMap that the members share."""
+        return object_path("configmaps", self.pod.namespace, f"{self.name}-group")
 
 
 @dataclass
-class Lasting:
-    """For how long something has been so without a break."""
+class Since:
+    """Duration of a state without a break."""
 
     _since: float | None = None
 
     def seconds(self, holds: bool) -> float:
-        """Until now; 0 where it has just begun, or is not so."""
+        """Return the seconds since the state began. 0 if it does not hold."""
         now = time.monotonic()
         self._since = None if not holds else now if self._since is None else self._since
         return 0.0 if self._since is None else now - self._since
 
 
 class Agent:
-    """One member's.
+    """The agent of one member.
 
     Args:
-        api: makes one for each of the two threads.
-        thread: in which it does what takes time, one thing at a time.
+        api: creates an API client for each of the two threads.
+        thread: executor of lengthy operations, one at a time.
     """
 
     def __init__(
-        self, cluster: Cluster, server: Server, api: Callable[[], ApiServer], thread: Executor | None = None
+        self,
+        cluster: PodCluster,
+        server: MySQLServer,
+        api: Callable[[], KubernetesApi],
+        thread: Executor | None = None,
     ) -> None:
         self._stopping = False
         self._cluster, self._server, self._api = cluster, server, api()
-        place = server.place
+        paths = server.paths
         self._local = server.local
-        self._publisher = Publisher(api(), cluster.pod_path, cluster.pod.uid)
-        self._joined = Joined(place.volume / "epoch")
-        self._deeds = Deeds(
+        self._publisher = StatusPublisher(api(), cluster.pod_path, cluster.pod.uid, paths.report_file)
+        self._group_epoch = GroupEpoch(paths.volume / "epoch")
+        self._operations = Operations(
             server=server,
             local=self._local,
-            parameters=Parameters(self._local, server.image_parameters()),
-            certificates=Certificates(place.tls, place.peer, place.trusted),
+            parameters=ParameterSync(self._local, server.image_parameters()),
+            certificates=CertificateReload(paths.tls, paths.peer, paths.trusted_ca),
             api=api(),
             publisher=self._publisher,
             path=cluster.group_path,
-            joined=self._joined,
+            group_epoch=self._group_epoch,
         )
-        self._log = Log()
-        self._leader = Leader(
-            cluster.pod, cluster.name, place, self._local, self._api, cluster.group_path, self._joined, self._log
+        self._log = DeduplicatedLog()
+        self._leader = LeaderPublisher(
+            cluster.pod, cluster.name, paths, self._local, self._api, cluster.group_path, self._group_epoch, self._log
         )
-        self._applying, self._volumes = Applying(), Volumes({"data": place.volume})
+        self._replica_health, self._volume_usage = ApplyQueue(), VolumeUsage({"data": paths.volume})
         self._thread = thread or ThreadPoolExecutor(1)
-        self._doing: Future[None] | None = None
-        self._deed: Deed = "Wait"
-        self._decision = Decision("Wait", "it has just begun")
-        self._tried: frozenset[Deed] = frozenset()
-        self._failures = Failures()
-        self._not_before = 0.0
-        self._agreed = store.Agreed()
-        self._read: tuple[object, float] | None = None
-        self._last: tuple[group.Look, float] | None = None
-        self._asking = Asking(time.monotonic)
-        self._starts = Starts()
-        self._apart = Apart(place.volume / "apart")
-        self._alone, self._deserted = Lasting(), Lasting()
+        self._running: Future[None] | None = None
+        self._operation: Operation = "Wait"
+        self._decision = MemberDecision("Wait", "it has just begun")
+        self._attempted: frozenset[Operation] = frozenset()
+        self._failures = FailureLog()
+        self._retry_at = 0.0
+        self._group_config = group_config.GroupConfig()
+        self._read_at: tuple[object, float] | None = None
+        self._last_status: tuple[group_status.ServerStatus, float] | None = None
+        self._group_query = GroupQuery(time.monotonic)
+        self._restart_backoff = RestartBackoff()
+        self._errant_transactions = ErrantTransactions(paths.volume / "maybeErrant")
+        self._alone_since, self._deserted_since = Since(), Since()
 
     def run(self) -> None:
-        """Until it was told to stop, and has."""
+        """Run until stopped."""
         while True:
             try:
                 if self.tick():
                     return
             except Exception:
-                # The server goes on without: to end here would be to end it.
-                self._log.say("unexpected", traceback.format_exc())
-            next_look = time.monotonic() + _EVERY
+                # The server continues without the agent's loop. Ending the process would end the server.
+                self._log.log("unexpected", traceback.format_exc())
+            next_look = time.monotonic() + _LOOP_INTERVAL_SECONDS
             while time.monotonic() < next_look and not self._stopping:
-                time.sleep(_SOON)
-            time.sleep(_SOON)
+                time.sleep(_SHORT_INTERVAL_SECONDS)
+            time.sleep(_SHORT_INTERVAL_SECONDS)
 
     def stop(self) -> None:
-        """Have it leave and end. For a signal's handler: it may come at any point of the loop."""
+        """Make the member leave the group and end.
+
+        Called by a signal handler, at any point of the loop.
+        """
         self._stopping = True
 
     def tick(self) -> bool:
-        """One look and what follows; true once there is nothing left to stop."""
-        self._see_done()
-        look = self._look()
-        me = self._me(look)
-        view = self._with_patience(self._view(me, look))
-        self._apart.learn(view)
-        if self._doing is None:
-            self._decision = decide(view)
-        # While something is done, why it is done.
+        """Run one iteration. Return True if nothing is left to stop."""
+        self._finish_operation()
+        status = self._query_server()
+        me = self._own_member(status)
+        declared = self._with_yield(self._view(me, status))
+        self._errant_transactions.update(declared)
+        if self._running is None:
+            self._decision = decide(declared)
+        # During an operation the decision keeps its reason.
         decision = self._decision
-        if decision.deed == "Wait" and me.state == "Online":
-            self._failures.all_is_well()
-            self._starts = Starts()
-        because = self._because(decision)
-        self._log.say("decision", f"{decision.deed}: {because}")
-        self._publish(view, because, look)
-        if self._doing is not None:
-            if view.stopping and self._deed in ("Initialise", "Clone"):
-                self._server.abandon()
-            elif self._joins_nobody(view):
-                # It would ask those who are gone for two minutes, and whoever may found a group waits for it.
-                self._log.say("deserted", "nobody is left in the group that it joins: its server is started anew")
+        if decision.operation == "Wait" and me.state == "Online":
+            self._failures.clear_all()
+            self._restart_backoff = RestartBackoff()
+        reason = self._reason_of(decision)
+        self._log.log("decision", f"{decision.operation}: {reason}")
+        self._publish(declared, reason, status)
+        if self._running is not None:
+            if declared.is_stopping and self._operation in ("Initialise", "Clone"):
+                self._server.abort_initialisation()
+            elif self._joins_alone(declared):
+                # Otherwise it would contact the lost members for two minutes, and members that may found a group wait
+                # for it.
+                self._log.log("deserted", "nobody is left in the group that it joins: its server is started anew")
                 self._server.stop(0)
-        elif view.stopping and me.state in ("Empty", "Stopped"):
+        elif declared.is_stopping and me.state in ("Empty", "Stopped"):
             return True
-        elif view.stopping or time.monotonic() >= self._not_before:
-            self._begin(decision, view)
-            self._adjust(look)
-        self._leader.lead(look, self._agreed.store)
+        elif declared.is_stopping or time.monotonic() >= self._retry_at:
+            self._start_operation(decision, declared)
+            self._apply_changes(status)
+        self._leader.publish(status, self._group_config.state)
         return False
 
-    def _with_patience(self, view: View) -> View:
-        """Who is to found the group before this one has some time for it."""
-        return replace(view, patient=self._alone.seconds(view.outage) < _POLITE)
+    def _with_yield(self, view: GroupView) -> GroupView:
+        """Give other members with equal data some time to found the group."""
+        return replace(view, yields_to_equals=self._alone_since.seconds(view.in_outage) < _SHUTDOWN_TIMEOUT_SECONDS)
 
-    def _joins_nobody(self, view: View) -> bool:
-        """Whether nobody has been in the group for a while that this one is about to be in."""
-        joins = self._deed == "Join" and view.me.state == "Joining"
-        return self._deserted.seconds(joins and not view.blind and not view.online()) >= _DESERTED
+    def _joins_alone(self, view: GroupView) -> bool:
+        """Return True if the group to join has no online members.
 
-    def _see_done(self) -> None:
-        if self._doing is None or not self._doing.done():
+        This must have lasted for a while.
+        """
+        joins = self._operation == "Join" and view.own.state == "Joining"
+        return (
+            self._deserted_since.seconds(joins and not view.uninspectable_reason and not view.online())
+            >= _ALONE_AFTER_SECONDS
+        )
+
+    def _finish_operation(self) -> None:
+        if self._running is None or not self._running.done():
             return
-        if (failure := self._doing.exception()) is not None:
-            self._log.say("deed", f"{self._deed} failed: {failure}")
-            self._not_before = time.monotonic() + _PAUSE
-            donor = self._decision.to if self._deed == "Clone" else None
-            self._failures.failed(self._deed, self._in_full(failure), donor=donor)
-            if self._deed == "Join":
-                self._ask_why()
+        if (failure := self._running.exception()) is not None:
+            self._log.log("deed", f"{self._operation} failed: {failure}")
+            self._retry_at = time.monotonic() + _RETRY_DELAY_SECONDS
+            donor = self._decision.target if self._operation == "Clone" else None
+            self._failures.record(self._operation, self._with_log_detail(failure), donor=donor)
+            if self._operation == "Join":
+                self._read_applier_errors()
         else:
-            self._failures.succeeded(self._deed)
-            if self._deed == "Start":
-                # Which has read them.
-                self._failures.succeeded(CERTIFICATES)
-                self._starts.begun()
-                self._not_before = time.monotonic() + self._starts.pause
-            elif self._deed == "Clone":
-                self._apart.forget()
+            self._failures.clear(self._operation)
+            if self._operation == "Start":
+                # The start has read them.
+                self._failures.clear(CERTIFICATE_RELOAD)
+                self._restart_backoff.record_start()
+                self._retry_at = time.monotonic() + self._restart_backoff.delay_seconds
+            elif self._operation == "Clone":
+                self._errant_transactions.clear()
         if self._stopping:
-            self._tried = frozenset({*self._tried, self._deed})
-            self._not_before = 0.0
-        self._doing, self._deed, self._read = None, "Wait", None
+            self._attempted = frozenset({*self._attempted, self._operation})
+            self._retry_at = 0.0
+        self._running, self._operation, self._read_at = None, "Wait", None
 
-    def _in_full(self, failure: BaseException) -> str:
-        """Who cannot join is referred to the log by the server: so with what its plugin wrote there last."""
-        logged = self._server.last_words if self._deed in ("Found", "Join") else ""
-        return f"{failure}; {logged}" if "group_replication reported" in logged else str(failure)
+    def _with_log_detail(self, failure: BaseException) -> str:
+        """Add the plugin's last log message to a failure.
 
-    def _look(self) -> group.Look | None:
-        """A server that is too busy to answer is still in its group."""
-        if not self._server.runs:
-            self._local.forget()
-            self._last = None
-            if self._deed != "Start":
-                self._starts.ended(self._server)
+        The server's own message only refers to the log.
+        """
+        log_detail = self._server.last_error if self._operation in ("Found", "Join") else ""
+        return f"{failure}; {log_detail}" if "group_replication reported" in log_detail else str(failure)
+
+    def _query_server(self) -> group_status.ServerStatus | None:
+        """Return the server's status.
+
+        A server that is too busy to respond is still in its group.
+        """
+        if not self._server.is_running:
+            self._local.close_kept_connection()
+            self._last_status = None
+            if self._operation != "Start":
+                self._restart_backoff.record_exit(self._server)
             return None
         try:
-            look = self._local.look()
-        except group.Unreachable:
-            # One that was in no group may be by now, and nothing would be worse than to say that it is not.
-            known, at = self._last or (None, 0.0)
-            if known is not None and known.state in ("ONLINE", "RECOVERING") and time.monotonic() < at + _REMEMBERED:
+            status = self._local.query_status()
+        except group_status.ServerQueryFailed:
+            # A server outside of a group may be in one by now, and reporting that it is not would be the worst error.
+            known, at = self._last_status or (None, 0.0)
+            if (
+                known is not None
+                and known.state in ("ONLINE", "RECOVERING")
+                and time.monotonic() < at + _STATUS_MEMORY_SECONDS
+            ):
                 return known
-            look = None
-        if look is not None:
-            self._starts.answers()
-        elif self._starts.stands_still(self._server):
+            status = None
+        if status is not None:
+            self._restart_backoff.record_ready()
+        elif self._restart_backoff.is_stalled(self._server):
             self._server.stop(0)
-        self._last = None if look is None else (look, time.monotonic())
-        self._applying.see(look)
-        if look is not None and look.state in ("ERROR", "RECOVERING"):
-            self._ask_why(recovering=look.state == "RECOVERING")
-        return look
+        self._last_status = None if status is None else (status, time.monotonic())
+        self._replica_health.update(status)
+        if status is not None and status.state in ("ERROR", "RECOVERING"):
+            self._read_applier_errors(recovering=status.state == "RECOVERING")
+        return status
 
-    def _ask_why(self, *, recovering: bool = False) -> None:
-        """To join may be no lasting success, or none: what is received cannot be applied, perhaps."""
-        with contextlib.suppress(group.Unreachable):
+    def _read_applier_errors(self, *, recovering: bool = False) -> None:
+        """Record errors of the applier.
+
+        A member that has joined may be unable to apply received transactions.
+        """
+        with contextlib.suppress(group_status.ServerQueryFailed):
             if errors := self._local.applier_errors():
-                self._failures.not_applied(errors)
+                self._failures.record_applier_errors(errors)
             elif recovering:
-                self._failures.applies()
+                self._failures.clear_applier_errors()
 
-    def _me(self, look: group.Look | None) -> Member:
-        state: State
-        if look is not None:
-            state = _STATES.get(look.state, "Offline")
-        elif self._server.runs:
+    def _own_member(self, status: group_status.ServerStatus | None) -> GroupMember:
+        state: MemberState
+        if status is not None:
+            state = _STATES.get(status.state, "Offline")
+        elif self._server.is_running:
             state = "Starting"
         else:
             state = "Stopped" if self._server.has_data else "Empty"
         if state not in ("Recovering", "Online"):
-            state = _MEANWHILE.get(self._deed, state)
-        return Member(
-            instance=self._server.place.instance,
+            state = _STATE_DURING.get(self._operation, state)
+        return GroupMember(
+            instance=self._server.paths.instance,
             state=state,
-            primary=look is not None and look.primary,
-            uuid="" if look is None else look.uuid,
-            address=self._server.place.address,
-            gtids=GtidSet() if look is None else look.has,
-            epoch=self._joined.epoch,
+            primary=status is not None and status.is_primary,
+            uuid="" if status is None else status.uuid,
+            address=self._server.paths.address,
+            gtids=GtidSet() if status is None else status.executed,
+            epoch=self._group_epoch.epoch,
         )
 
-    def _view(self, me: Member, look: group.Look | None) -> View:
-        """The store is read first and then all pods at one moment, in this order."""
-        majority = look is not None and look.majority
-        failed = self._failures.donors
-        view = View(me=me, majority=majority, stopping=self._stopping, tried=self._tried, failed_donors=failed)
-        seen = (me.state, me.primary, majority, look.view if look is not None else "", view.stopping)
-        calm = me.state == "Online" and majority and not view.stopping
-        if calm and self._read is not None and self._read[0] == seen and time.monotonic() < self._read[1] + _CALM:
-            return replace(view, store=replace(self._agreed.store, switchover=None))
+    def _view(self, me: GroupMember, status: group_status.ServerStatus | None) -> GroupView:
+        """Read the state for a decision.
+
+        The ConfigMap comes first, then one list of all pods.
+        """
+        majority = status is not None and status.has_majority
+        failed = self._failures.failed_donors
+        declared = GroupView(
+            own=me, has_majority=majority, is_stopping=self._stopping, attempted=self._attempted, failed_donors=failed
+        )
+        seen = (me.state, me.primary, majority, status.view if status is not None else "", declared.is_stopping)
+        is_stable = me.state == "Online" and majority and not declared.is_stopping
+        if (
+            is_stable
+            and self._read_at is not None
+            and self._read_at[0] == seen
+            and time.monotonic() < self._read_at[1] + _STABLE_AFTER_SECONDS
+        ):
+            return replace(declared, store=replace(self._group_config.state, switchover=None))
         try:
             config_map, pods = self._api.get(self._cluster.group_path), None
-            if config_map is not None and (agreed := store.agreed(config_map)).name:
-                self._agreed = agreed
-                if not calm or agreed.store.switchover is not None:
+            if config_map is not None and (agreed := group_config.read_group_config(config_map)).name:
+                self._group_config = agreed
+                if not is_stable or agreed.state.switchover is not None:
                     pods = self._api.get(self._cluster.pods_path)
-            elif not calm:
-                return replace(view, blind=f"{self._cluster.group_path} is not there yet")
-        except Unavailable as error:
-            return replace(view, blind=str(error))
+            elif not is_stable:
+                return replace(declared, uninspectable_reason=f"{self._cluster.group_path} is not there yet")
+        except ApiUnavailable as error:
+            return replace(declared, uninspectable_reason=str(error))
         finally:
-            self._read = (seen, time.monotonic())
-        others = [m for m in store.members((pods or {}).get("items") or ()) if m.instance != me.instance]
-        superseded = look is not None and self._joined.superseded(self._agreed.store, look.view)
-        view = replace(view, store=self._agreed.store, members=others, superseded=superseded)
-        if look is None or me.state != "Offline":
-            return view
-        if (told := self._asking.answers(self._ask_group(others), look)) is None:
-            return view
-        asked = replace(view, group=told.has, purged=told.purged, everybody=told.everybody, errant=told.errant)
-        return replace(asked, blocked=not told.majority, listed=told.listed)
+            self._read_at = (seen, time.monotonic())
+        others = [m for m in group_config.members((pods or {}).get("items") or ()) if m.instance != me.instance]
+        superseded = status is not None and self._group_epoch.is_superseded(self._group_config.state, status.view)
+        declared = replace(declared, store=self._group_config.state, others=others, is_superseded=superseded)
+        if status is None or me.state != "Offline":
+            return declared
+        if (reported := self._group_query.evaluate(self._query_group(others), status)) is None:
+            return declared
+        answers = replace(
+            declared,
+            group_executed=reported.executed,
+            purged_by_donor=reported.purged,
+            all_answered=reported.all_answered,
+            errant_gtids=reported.errant_gtids,
+        )
+        return replace(answers, quorum_lost=not reported.has_majority, is_listed=reported.is_listed)
 
-    def _ask_group(self, others: Sequence[Member]) -> Sequence[group.Look]:
-        """What those say that are online, as far as they answer."""
-        looks: list[group.Look] = []
+    def _query_group(self, others: Sequence[GroupMember]) -> Sequence[group_status.ServerStatus]:
+        """Return the statuses of the online members that respond."""
+        statuses: list[group_status.ServerStatus] = []
         for member in (m for m in others if m.state == "Online"):
             try:
-                looks.append(self._server.ask(member.address))
-            except (group.Unreachable, ValueError, OSError) as error:
-                self._log.say(f"instance {member.instance}", f"instance {member.instance} does not answer: {error}")
-        return looks
+                statuses.append(self._server.query_member(member.address))
+            except (group_status.ServerQueryFailed, ValueError, OSError) as error:
+                self._log.log(f"instance {member.instance}", f"instance {member.instance} does not answer: {error}")
+        return statuses
 
-    def _because(self, decision: Decision) -> str:
-        behind = self._applying.behind if decision.deed == "Wait" else ""
-        return "; ".join(words for words in (decision.because, behind, self._failures.words) if words)
+    def _reason_of(self, decision: MemberDecision) -> str:
+        lag_reason = self._replica_health.lag_reason if decision.operation == "Wait" else ""
+        return "; ".join(reason for reason in (decision.reason, lag_reason, self._failures.message) if reason)
 
-    def _publish(self, view: View, because: str, look: group.Look | None) -> None:
-        me, parameters = view.me, self._deeds.parameters
-        self._deeds.more.update(self._more(view, look, parameters))
-        ready = me.state == "Online" and view.majority and not view.stopping and not self._applying.behind
-        tell_probes(self._server.place.probes, ready=ready, because=because)
+    def _publish(self, view: GroupView, reason: str, status: group_status.ServerStatus | None) -> None:
+        me, parameters = view.own, self._operations.parameters
+        self._operations.additional_status.update(self._additional_status(view, status, parameters))
+        ready = (
+            me.state == "Online"
+            and view.has_majority
+            and not view.is_stopping
+            and not self._replica_health.lag_reason
+        )
+        write_probe_file(self._server.paths.probe_file, ready=ready, reason=reason)
         try:
-            self._publisher.publish(me, because, majority=view.majority, more=self._deeds.more)
-        except Unavailable as error:
-            self._log.say("saying", f"it cannot be said: {error}")
+            self._publisher.publish(
+                me, reason, majority=view.has_majority, additional=self._operations.additional_status
+            )
+        except ApiUnavailable as error:
+            self._log.log("saying", f"it cannot be said: {error}")
 
-    def _more(self, view: View, look: group.Look | None, parameters: Parameters) -> dict[str, Any]:
-        more: dict[str, Any] = {
-            "errant": self._apart.errant,
-            "apart": self._apart.holds,
-            # What nobody has reckoned is not nothing: a person would consent to it.
-            "lacks": str(view.lacks) if view.outage else None,
-            "unseen": view.unseen if view.outage else None,
-            "unstarted": self._starts.words,
-            "diverged": self._failures.diverged,
-            "failing": self._failures.words,
-            "queued": self._applying.queued,
-            "pending": dict(parameters.pending),
-            "refused": dict(parameters.refused),
-            "restored": parameters.restored,
-            "storage": dict(self._volumes.see()),
+    def _additional_status(
+        self, view: GroupView, status: group_status.ServerStatus | None, parameters: ParameterSync
+    ) -> dict[str, Any]:
+        additional: dict[str, Any] = {
+            "errantGtids": self._errant_transactions.errant,
+            "maybeErrant": self._errant_transactions.has_any,
+            # Unknown data must not be reported as none, because a user would consent to their loss.
+            "missingGtids": str(view.missing_gtids) if view.in_outage else None,
+            "unseenInstances": view.unseen_instances if view.in_outage else None,
+            "startError": self._restart_backoff.message,
+            "diverged": self._failures.has_diverged,
+            "failingOperation": self._failures.message,
+            "applyQueue": self._replica_health.queued,
+            "pendingRestart": dict(parameters.pending),
+            "rejectedParameters": dict(parameters.rejected),
+            "restoredParameters": parameters.restored,
+            "storage": dict(self._volume_usage.update()),
         }
-        return more if look is None else {**more, "version": look.version}
+        return additional if status is None else {**additional, "version": status.version}
 
-    def _begin(self, decision: Decision, view: View) -> None:
-        deed = self._deeds.deed(decision, view, self._agreed)
-        if decision.deed == "Clone":
-            # Whatever is wrong with its data, it takes others.
-            self._failures.diverged, self._starts = False, Starts()
-        if deed is not None:
-            self._deed, self._deserted = decision.deed, Lasting()
-            self._doing = self._thread.submit(deed)
+    def _start_operation(self, decision: MemberDecision, view: GroupView) -> None:
+        operation = self._operations.operation(decision, view, self._group_config)
+        if decision.operation == "Clone":
+            # The copy replaces its data, whatever their problems.
+            self._failures.has_diverged, self._restart_backoff = False, RestartBackoff()
+        if operation is not None:
+            self._operation, self._deserted_since = decision.operation, Since()
+            self._running = self._thread.submit(operation)
 
-    def _adjust(self, look: group.Look | None) -> None:
-        """What changes in a server that runs: parameters, certificates."""
-        if self._doing is not None or look is None:
+    def _apply_changes(self, status: group_status.ServerStatus | None) -> None:
+        """Apply changed parameters and certificates to the running server."""
+        if self._running is not None or status is None:
             return
         try:
-            parameters = self._deeds.parameters
-            parameters.apply(self._agreed.parameters)
+            parameters = self._operations.parameters
+            parameters.apply(self._group_config.parameters)
             if parameters.restore() and parameters.restored is not None:
-                self._log.say("restored", f"somebody else had set what is declared again: {parameters.restored}")
-            for name, words in parameters.stays.items():
-                self._log.say(f"stays {name}", f"somebody else has set {name}, and it stays so: {words}")
-        except group.Unreachable as error:
-            self._log.say("adjusting", f"it cannot be adjusted: {error}")
+                self._log.log("restored", f"somebody else had set what is declared again: {parameters.restored}")
+            for name, message in parameters.unchangeable.items():
+                self._log.log(f"stays {name}", f"somebody else has set {name}, and it stays so: {message}")
+        except group_status.ServerQueryFailed as error:
+            self._log.log("adjusting", f"it cannot be adjusted: {error}")
             return
-        certificates = self._deeds.certificates
+        certificates = self._operations.certificates
         try:
-            if certificates.changed():
+            if certificates.have_changed():
                 certificates.load()
-                self._local.do("ALTER INSTANCE RELOAD TLS")
-                self._failures.succeeded(CERTIFICATES)
-                self._log.say("certificates", "the server shows and knows its new certificates")
-        except (group.Unreachable, OSError, ValueError) as error:
-            certificates.forget()
-            self._log.say("certificates", f"the server cannot be given its certificates: {error}")
-            # One that does not answer is no news.
-            if not isinstance(error, group.Unreachable) or error.answered:
-                self._failures.failed(CERTIFICATES, error)
+                self._local.execute("ALTER INSTANCE RELOAD TLS")
+                self._failures.clear(CERTIFICATE_RELOAD)
+                self._log.log("certificates", "the server shows and knows its new certificates")
+        except (group_status.ServerQueryFailed, OSError, ValueError) as error:
+            certificates.mark_unloaded()
+            self._log.log("certificates", f"the server cannot be given its certificates: {error}")
+            # An unresponsive server is reported elsewhere.
+            if not isinstance(error, group_status.ServerQueryFailed) or error.has_responded:
+                self._failures.record(CERTIFICATE_RELOAD, error)

@@ -1,4 +1,7 @@
-"""What the agent reads and writes at the API server, as its pod's ServiceAccount. Every call has an end."""
+"""Requests of the agent to the API server with its pod's ServiceAccount.
+
+Each request has a deadline.
+"""
 
 from __future__ import annotations
 
@@ -6,47 +9,50 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from steersman_pod import api_server
-from steersman_pod.api_server import Answer, Request, Unavailable
+from steersman_pod import api_client
+from steersman_pod.api_client import ApiRequest, ApiResponse, ApiUnavailable
 
 
-class Conflict(Exception):
-    """Somebody else has written since it was read."""
+class PatchConflict(Exception):
+    """Another client has changed the object since it was read."""
 
 
-class ApiServer:
-    """The API server of this pod's cluster. Not for several threads at once."""
+class KubernetesApi:
+    """The API server of this pod's cluster. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._server = api_server.ApiServer("steersman-agent")
+        self._server = api_client.ApiClient("steersman-agent")
 
     def get(self, path: str) -> Mapping[str, Any] | None:
-        """The object, None where there is none. Raises Unavailable."""
-        answer = self.answer(Request(path))
+        """Return the object, or None if it does not exist. Raises ApiUnavailable."""
+        answer = self.send(ApiRequest(path))
         return None if answer.status == 404 else answer.body
 
     def patch(self, path: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The object after a merge patch. Raises Conflict, Unavailable."""
-        answer = self.answer(Request(path, change))
+        """Apply a merge patch and return the object. Raises PatchConflict, ApiUnavailable."""
+        answer = self.send(ApiRequest(path, change))
         if answer.status == 409:
-            raise Conflict(str(answer.body.get("message", "")))
+            raise PatchConflict(str(answer.body.get("message", "")))
         if answer.status == 404:
-            raise Unavailable(f"{path}: {answer.problem}")
+            raise ApiUnavailable(f"{path}: {answer.error_message}")
         return answer.body
 
-    def answer(self, request: Request) -> Answer:
-        """Of status 200, 404 or 409. Raises Unavailable."""
-        answer = self._server.ask(request)
+    def send(self, request: ApiRequest) -> ApiResponse:
+        """Return a response with status 200, 404 or 409. Raises ApiUnavailable."""
+        answer = self._server.send(request)
         if answer.status not in (200, 404, 409):
-            raise Unavailable(f"{request.path}: {answer.problem}")
+            raise ApiUnavailable(f"{request.path}: {answer.error_message}")
         return answer
 
 
-def named(kind: str, namespace: str, name: str, group: str = "api/v1") -> str:
-    """The path of one object."""
+def object_path(kind: str, namespace: str, name: str, group: str = "api/v1") -> str:
+    """Return the path of one object."""
     return f"/{group}/namespaces/{namespace}/{kind}/{name}"
 
 
-def labelled(kind: str, namespace: str, selector: str) -> str:
-    """The path of a list, as it is in etcd and at one moment."""
+def list_path(kind: str, namespace: str, selector: str) -> str:
+    """Return the path of a consistent list.
+
+    etcd provides all its objects of one moment.
+    """
     return f"/api/v1/namespaces/{namespace}/{kind}?labelSelector={quote(selector)}"

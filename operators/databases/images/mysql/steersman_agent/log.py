@@ -1,18 +1,18 @@
-"""The container's log: each thing once, until there is another to say of it."""
+"""Log of the container without repeated lines."""
 
 from __future__ import annotations
 
 import sys
 
 
-class Log:
-    """Lines by what they are about."""
+class DeduplicatedLog:
+    """Last line of each topic."""
 
     def __init__(self) -> None:
-        self._said: dict[str, str] = {}
+        self._last_messages: dict[str, str] = {}
 
-    def say(self, about: str, words: str) -> None:
-        """Says it, unless it was the last that was said of this."""
-        if self._said.get(about) != words:
-            self._said[about] = words
-            sys.stderr.write(f"steersman-agent: {words}\n")
+    def log(self, topic: str, message: str) -> None:
+        """Write a line unless it repeats the topic's last one."""
+        if self._last_messages.get(topic) != message:
+            self._last_messages[topic] = message
+            sys.stderr.write(f"steersman-agent: {message}\n")

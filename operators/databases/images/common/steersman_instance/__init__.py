@@ -1,0 +1,1 @@
+"""Programs of instance pods: archiving, backups, recovery, metrics, the agent."""

@@ -1,0 +1,1 @@
+"""The object store of backups, and the archive of WAL."""

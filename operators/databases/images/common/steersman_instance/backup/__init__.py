@@ -1,0 +1,1 @@
+"""Backups of a database: catalog, retention, and programs of Jobs."""

@@ -1,0 +1,183 @@
+"""Runs restic on the repository of a cluster's base backups.
+
+Passphrase, keys and authority are in files that only this program reads. Neither arguments nor the environment have
+a secret. Source: restic's manual, "Scripting" for exit codes and JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from ..archive.errors import ArchiveError, Reason, classify, describe
+from ..archive.objects import write_ca
+from ..archive.store_file import Store
+from ..files import replace_file
+from ..paths import PATHS, InstancePaths
+
+DIRECTORY = "mysql/base"
+_NO_REPOSITORY, _WRONG_PASSWORD = 10, 12
+_REASONS: Mapping[int, Reason] = {_NO_REPOSITORY: "ArchiveDamaged", _WRONG_PASSWORD: "WrongEncryptionKey"}
+_MAX_LINE = 1 << 20
+_DISABLED_PASSPHRASE = "encryption is disabled"  # noqa: S105  restic has no repositories without one
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSnapshot:
+    """A snapshot that `restic backup` made.
+
+    Args:
+        id: restic's, 64 hexadecimal digits.
+        size: bytes of the files.
+        added: bytes that the snapshot added to the store.
+    """
+
+    id: str
+    size: int
+    added: int
+
+
+class Restic:
+    """The repository of one cluster. Only one Job works on it at a time.
+
+    Args:
+        read_only: never changes the repository, locks included.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        program: str = "restic",
+        read_only: bool = False,
+        cache: Path | None = None,
+        paths: InstancePaths = PATHS,
+    ) -> None:
+        self._store, self._program, self._read_only = store, program, read_only
+        self._options, self._environment = _configure(store, cache, paths)
+
+    def open(self) -> None:
+        """Create a missing repository, and remove locks of killed Jobs.
+
+        Raises ArchiveError. Raises ArchiveError.
+        """
+        done = self._run("cat", "config")
+        if done.returncode == _NO_REPOSITORY:
+            self._check(self._run("init"))
+        else:
+            self._check(done)
+            self._check(self._run("unlock", "--remove-all"))
+
+    def backup(self, directory: Path, tags: Sequence[str], host: str) -> StoredSnapshot:
+        """Store a directory. Raises ArchiveError."""
+        arguments = [f"--tag={tag}" for tag in tags]
+        # A restored server begins a binary log of its own; the archive has the old one. Anchored: a table may have
+        # this name.
+        options = ["--json", f"--host={host}", f"--exclude={directory}/binlog.*", *arguments]
+        done = self._run("backup", *options, ".", directory=directory)
+        self._check(done)
+        for line in reversed(done.stdout[-_MAX_LINE:].splitlines()):
+            if (found := _object(line)).get("message_type") == "summary":
+                added = found.get("data_added_packed") or found.get("data_added") or 0
+                return StoredSnapshot(str(found["snapshot_id"]), int(found["total_bytes_processed"]), int(added))
+        raise ArchiveError("ArchiveFailed", "restic reported no snapshot.")
+
+    def restore(self, snapshot: str, target: Path) -> None:
+        """Restore a snapshot's files into a directory. Raises ArchiveError."""
+        # Backups are made of `.`, so the snapshot's root has the files whatever the directory was called.
+        self._check(self._run("restore", snapshot, f"--target={target}", "--json"))
+
+    def snapshots(self) -> set[str]:
+        """Return the ids of all snapshots. Raises ArchiveError."""
+        done = self._run("snapshots", "--json")
+        self._check(done)
+        try:
+            found: Any = json.loads(done.stdout or "[]")
+        except (ValueError, RecursionError):
+            raise ArchiveError("ArchiveFailed", "restic's list of snapshots is not JSON.") from None
+        listed = [cast("dict[str, Any]", each) for each in found or () if isinstance(each, dict)]
+        return {str(each.get("id")) for each in listed}
+
+    def forget(self, snapshots: Sequence[str], *, prune: bool) -> None:
+        """Remove snapshots and, with ``prune``, the data that no other has. Raises ArchiveError."""
+        if snapshots:
+            self._check(self._run("forget", *snapshots))
+            if prune:
+                self._check(self._run("prune"))
+
+    def _run(self, command: str, *arguments: str, directory: Path | None = None) -> subprocess.CompletedProcess[str]:
+        lock = ["--no-lock"] if self._read_only else []
+        return subprocess.run(
+            [self._program, *self._options, *lock, command, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=directory,
+            env=self._environment,
+            check=False,
+        )
+
+    def _check(self, done: subprocess.CompletedProcess[str]) -> None:
+        if not done.returncode:
+            return
+        reason = _REASONS.get(done.returncode)
+        if reason is None:
+            reason = classify(self._store, done.returncode, done.stderr + done.stdout[-_MAX_LINE:]).reason
+        if reason == "ArchiveFailed":
+            detail = _last_line(done.stderr) or f"exit code {done.returncode}"
+            raise ArchiveError(reason, f"restic failed: {detail}.", done.returncode)
+        raise ArchiveError(reason, describe(self._store, reason), done.returncode)
+
+
+def _configure(store: Store, cache: Path | None, paths: InstancePaths) -> tuple[list[str], dict[str, str]]:
+    """Write the files with secrets. Return global options and environment."""
+    if store.service != "s3":
+        raise ArchiveError("InvalidStore", "Backups of MySQL need a store of type s3. Use another BackupStore.")
+    directory = paths.backup_run / "restic"
+    password, keys = directory / "password", directory / "credentials"
+    replace_file(password, store.passphrase or _DISABLED_PASSPHRASE)
+    endpoint = store.endpoint or f"https://s3.{store.region}.amazonaws.com"
+    options = [
+        f"--repo=s3:{endpoint}/{store.bucket}/{store.root}/{DIRECTORY}",
+        f"--password-file={password}",
+        f"--option=s3.region={store.region}",
+        f"--option=s3.bucket-lookup={_LOOKUPS[store.addressing]}",
+        f"--cache-dir={cache}" if cache else "--no-cache",
+    ]
+    if store.ca:
+        options.append(f"--cacert={write_ca(store, paths)}")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "RESTIC_"))}
+    if store.access_key_id:
+        lines = ["[default]", f"aws_access_key_id = {store.access_key_id}"]
+        lines.append(f"aws_secret_access_key = {store.secret_access_key}")
+        lines += [f"aws_session_token = {store.session_token}"] if store.session_token else []
+        replace_file(keys, "\n".join((*lines, "")))
+        environment["AWS_SHARED_CREDENTIALS_FILE"] = str(keys)
+    else:
+        environment |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    return options, environment
+
+
+_LOOKUPS: Mapping[str, str] = {"Auto": "auto", "Path": "path", "VirtualHost": "dns"}
+
+
+def _object(line: str) -> dict[str, Any]:
+    try:
+        found: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    message = str(_object(lines[-1]).get("message", lines[-1]))
+    return "".join(character for character in message if character.isprintable())[:200].rstrip(".")

@@ -1,0 +1,1 @@
+"""The archive of binary logs: collecting, storing and replaying them."""

@@ -1,0 +1,4 @@
+"""Prometheus exporter of an instance.
+
+Background collectors provide values in memory, served over TLS.
+"""

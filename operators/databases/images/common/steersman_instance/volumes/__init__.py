@@ -1,0 +1,1 @@
+"""Report of the use of volumes on the pod, for storage autogrow."""

@@ -1,0 +1,1 @@
+"""Group state, decisions and leadership of a member."""

@@ -1,0 +1,1 @@
+"""The mysqld process of a member."""
