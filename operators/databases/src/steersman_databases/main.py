@@ -12,16 +12,17 @@ from steersman.client.config_loader import SERVICE_ACCOUNT_DIRECTORY
 from steersman.manager import Manager
 from steersman.manager.flags import ManagerFlags, with_manager_flags
 from steersman.webhook import WebhookServerOptions
-from steersman_databases import controllers
-from steersman_databases.engines import engine_named
-from steersman_databases.engines.cluster import CLUSTER_DOMAIN
+from steersman_databases.api.automation import AutomationMode
+from steersman_databases.engines.cluster_engine import CLUSTER_DOMAIN
+from steersman_databases.engines.registry import sql_engine_named
+from steersman_databases.setup import setup as setup_controllers
 from steersman_databases.webhooks import setup_webhooks
 
 NAME = "steersman-databases"
 """The operator's: its roles, its Lease, the manager of its fields."""
 
 WEBHOOKS = WebhookServerOptions(service=f"{NAME}-webhook", namespace=f"{NAME}-system")
-"""Where the API server finds the webhooks."""
+"""Service of the webhooks for the API server."""
 
 RESOLVER = Path("/etc/resolv.conf")
 NAMESPACE = SERVICE_ACCOUNT_DIRECTORY / "namespace"
@@ -36,16 +37,27 @@ def setup(
     target: str | None = None,
     cluster_domain: str = CLUSTER_DOMAIN,
     operator_namespace: str = "",
+    minor_upgrades_at_once: int = 1,
+    automation: AutomationMode = "Automatic",
 ) -> None:
-    """Declares the operator's controllers and webhooks.
+    """Set up the operator's controllers and webhooks.
 
     Args:
-        target: a value of the label ``target``: only users who bear it; all for None.
-        cluster_domain: the DNS domain of Kubernetes' own names.
-        operator_namespace: where this process runs; empty where nobody knows.
+        target: reconcile only users with this value of the label ``target``. None means all.
+        cluster_domain: DNS domain of the Kubernetes cluster.
+        operator_namespace: namespace of this process, "" if unknown.
+        minor_upgrades_at_once: clusters in a minor upgrade, or not Ready after it, at the same time.
+        automation: most that automatic functions, such as storage autogrow, may do.
     """
-    controllers.setup(manager, target=target, cluster_domain=cluster_domain, operator_namespace=operator_namespace)
-    setup_webhooks(manager, engine_named)
+    setup_controllers(
+        manager,
+        target=target,
+        cluster_domain=cluster_domain,
+        operator_namespace=operator_namespace,
+        minor_upgrades_at_once=minor_upgrades_at_once,
+        automation=automation,
+    )
+    setup_webhooks(manager, sql_engine_named)
 
 
 @app.command()
@@ -53,15 +65,28 @@ def setup(
 def run(
     flags: ManagerFlags,
     target: Annotated[
-        str, typer.Option(help="Only DatabaseUsers whose label target is this, in whatever case; all unless given.")
+        str,
+        typer.Option(help="Value of the label target of reconciled DatabaseUsers, ignoring case. Defaults to all."),
     ] = "",
     cluster_domain: Annotated[
-        str, typer.Option(help="DNS domain of Kubernetes' own names; the one that this pod searches unless given.")
+        str, typer.Option(help="DNS domain of the Kubernetes cluster. Defaults to the search domain of this pod.")
     ] = "",
+    minor_upgrades_at_once: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Clusters of a kind and version that may be in an automatic minor upgrade, or not Ready after it, "
+            "at the same time. Raise it to continue past a cluster that is not Ready.",
+        ),
+    ] = 1,
     webhooks: Annotated[
         bool,
-        typer.Option(help="Serve the webhooks; not where the API server cannot reach this process."),
+        typer.Option(help="Serve the webhooks. Disable it if the API server cannot reach this process."),
     ] = True,
+    automation: Annotated[
+        AutomationMode,
+        typer.Option(help="Most that automatic functions, such as storage autogrow, may do in any cluster."),
+    ] = "Automatic",
 ) -> None:
     """Run the Steersman database operator until SIGTERM.
 
@@ -71,17 +96,22 @@ def run(
 
     Example: steersman-databases --leader-elect --leader-election-namespace steersman-databases-system
     """
-    told = partial(
+    options = partial(
         setup,
         target=target or None,
         cluster_domain=cluster_domain or searched_domain(RESOLVER),
         operator_namespace=own_namespace(NAMESPACE),
+        minor_upgrades_at_once=minor_upgrades_at_once,
+        automation=automation,
     )
-    flags.run(told, name=NAME, webhooks=WEBHOOKS if webhooks else None)
+    flags.run(options, name=NAME, webhooks=WEBHOOKS if webhooks else None)
 
 
 def searched_domain(resolver: Path) -> str:
-    """The domain of Kubernetes' own names by a pod's ``resolv.conf``, which searches ``svc.<domain>``."""
+    """Return the Kubernetes DNS domain of a pod's ``resolv.conf``.
+
+    It is in the search entry ``svc.<domain>``.
+    """
     try:
         lines = resolver.read_text().splitlines()
     except OSError:
@@ -93,7 +123,7 @@ def searched_domain(resolver: Path) -> str:
 
 
 def own_namespace(file: Path) -> str:
-    """The namespace that a pod's service account is of; empty outside of a pod."""
+    """Return the namespace of a pod's service account, "" outside of pods."""
     try:
         return file.read_text().strip()
     except OSError:

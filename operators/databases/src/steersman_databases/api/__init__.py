@@ -1,22 +1,30 @@
 """The kinds of ``databases.steersman.dev/v1alpha1``."""
 
-from steersman_databases.api.cluster_parts import ClusterStatus
+from steersman_databases.api.backup import Backup, BackupSpec, BackupStatus
+from steersman_databases.api.backup_store import BackupStore, BackupStoreSpec, BackupStoreStatus
+from steersman_databases.api.cluster_common import ClusterStatus
 from steersman_databases.api.database import Database, DatabaseSpec, DatabaseStatus
+from steersman_databases.api.database_user import DatabaseUser, DatabaseUserSpec, DatabaseUserStatus, UserCondition
 from steersman_databases.api.mysql_cluster import MySQLCluster, MySQLClusterSpec, MySQLClusterStatus
 from steersman_databases.api.postgresql_cluster import (
     PostgreSQLCluster,
     PostgreSQLClusterSpec,
     PostgreSQLClusterStatus,
 )
-from steersman_databases.api.users import DatabaseUser, DatabaseUserSpec, DatabaseUserStatus, UserCondition
 
 Cluster = PostgreSQLCluster | MySQLCluster
-"""A cluster of any engine's."""
-CLUSTERS: tuple[type[Cluster], ...] = (PostgreSQLCluster, MySQLCluster)
-"""Their kinds."""
+"""A cluster of any engine."""
+CLUSTER_KINDS: tuple[type[Cluster], ...] = (PostgreSQLCluster, MySQLCluster)
+"""The kinds of clusters."""
 
 __all__ = [
-    "CLUSTERS",
+    "CLUSTER_KINDS",
+    "Backup",
+    "BackupSpec",
+    "BackupStatus",
+    "BackupStore",
+    "BackupStoreSpec",
+    "BackupStoreStatus",
     "Cluster",
     "ClusterStatus",
     "Database",

@@ -1,9 +1,10 @@
-"""``Database``: one logical database, on a cluster, on any server, or on a cluster of its own."""
+"""``Database``: a logical database on a cluster or server."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from steersman.api.core_v1 import ResourceRequirements
 from steersman.meta import (
     Field,
     FrozenStruct,
@@ -17,18 +18,33 @@ from steersman.meta import (
     resource,
     schema,
 )
+from steersman_databases.api.backup_common import (
+    BackupSettings,
+    RecoverySettings,
+    full_backups_rule,
+    recovery_target_rules,
+)
+from steersman_databases.api.cluster_common import MonitoringSettings, Sizing
 from steersman_databases.api.group import GROUP, NAME_PATTERN, VERSION, DeletionPolicy, EngineName, Presence
 from steersman_databases.api.names import PRINTABLE, ObjectName, SqlName
-from steersman_databases.api.references import KEPT_SERVER, ON_MYSQL, ClusterReference, ServerReference, engine_of
+from steersman_databases.api.references import (
+    ON_MYSQL,
+    SAME_SERVER_RULE,
+    ClusterReference,
+    ServerReference,
+    engine_of,
+)
 
-Phase = Literal["Pending", "Provisioning", "Ready", "Failed", "Deleting"]
+DatabasePhase = Literal["Pending", "Provisioning", "Ready", "Failed", "Deleting"]
 
 DEFAULT_STORAGE_SIZE = Quantity("1Gi")
 
-_EFFECTIVE_DATABASE = "(has({0}.spec.databaseName) ? {0}.spec.databaseName : {0}.metadata.name)"
-_EFFECTIVE_USER = "(has({0}.spec.username) ? {0}.spec.username : " + _EFFECTIVE_DATABASE + ")"
+_EFFECTIVE_DATABASE_NAME = "(has({0}.spec.databaseName) ? {0}.spec.databaseName : {0}.metadata.name)"
+_EFFECTIVE_USERNAME = "(has({0}.spec.username) ? {0}.spec.username : " + _EFFECTIVE_DATABASE_NAME + ")"
 _SIZE = "(has({0}.storageSize) ? quantity(string({0}.storageSize)) : quantity('1Gi'))"
 _ON_POSTGRESQL = f"(has(self.engine) ? self.engine == 'postgresql' : !{ON_MYSQL})"
+
+_DEDICATED_MYSQL = "has(self.engine) && self.engine == 'mysql'"
 
 
 def _unchanged(expression: str) -> str:
@@ -39,11 +55,29 @@ def _postgresql_only(*fields: str) -> tuple[Rule, ...]:
     return tuple(
         Rule(
             rule=f"{_ON_POSTGRESQL} || !has(self.{field})",
-            message=f"{field} is PostgreSQL's: leave it out for this engine",
+            message=f"{field} is supported on PostgreSQL only: remove it",
             field_path=f".{field}",
         )
         for field in fields
     )
+
+
+def _dedicated_only(*fields: str) -> tuple[Rule, ...]:
+    return tuple(
+        Rule(
+            rule=f"!(has(self.clusterRef) || has(self.serverRef)) || !has(self.{field})",
+            message=f"{field} cannot be set with clusterRef or serverRef: set it on the server",
+            field_path=f".{field}",
+        )
+        for field in fields
+    )
+
+
+class DatabaseBootstrap(FrozenStruct):
+    """Source of the first data of this Database's own server."""
+
+    recovery: RecoverySettings
+    """Recovery of the data from backups and an archive."""
 
 
 class Extension(FrozenStruct):
@@ -52,11 +86,11 @@ class Extension(FrozenStruct):
     name: SqlName
     """Name of the extension, such as pg_trgm."""
     version: SqlName | None = None
-    """The version to install or to update to; the server's default unless given."""
+    """Version to install or update to. Defaults to the server's default version."""
     schema: SqlName | None = None
-    """The schema that its objects are in; public unless given, or the one that the extension insists on."""
+    """Schema of the extension's objects. Defaults to the schema that the extension requires, otherwise to public."""
     ensure: Presence = "Present"
-    """Present, or Absent to drop it. What depends on it is never dropped."""
+    """Present, or Absent to drop the extension. It is not dropped while other objects depend on it."""
 
 
 class Schema(FrozenStruct):
@@ -65,66 +99,69 @@ class Schema(FrozenStruct):
     name: SqlName
     """Name of the schema."""
     owner: SqlName | None = None
-    """Its owner; the owner of the database unless given."""
+    """Owner of the schema. Defaults to the owner of the database."""
     ensure: Presence = "Present"
-    """Present, or Absent to drop it. A schema with something in it is never dropped."""
+    """Present, or Absent to drop the schema. A schema with objects is not dropped."""
 
 
 @schema(
     rules=[
         at_most_one_of("clusterRef", "serverRef"),
-        KEPT_SERVER,
+        SAME_SERVER_RULE,
         Rule(
             rule="has(self.engine) || has(self.clusterRef)",
-            message="engine is needed: only with clusterRef the cluster says it",
+            message="engine is required without clusterRef",
             field_path=".engine",
         ),
         Rule(
             rule=f"!has(self.engine) || !has(self.clusterRef) || (self.engine == 'mysql') == {ON_MYSQL}",
-            message="engine is not the cluster's: leave it out, or set it to what clusterRef.kind says",
+            message="engine differs from clusterRef.kind: remove it, or set it to the engine of the cluster",
             field_path=".engine",
         ),
         Rule(
             rule="has(self.clusterRef) || has(self.serverRef) || has(self.version)",
-            message="version is needed: the server is made for this Database",
+            message="version is required without clusterRef and serverRef",
             field_path=".version",
         ),
         Rule(
             rule="!(has(self.clusterRef) || has(self.serverRef)) || !has(self.version)",
-            message="version is the server's: leave it out with clusterRef and serverRef",
+            message="version cannot be set with clusterRef or serverRef: remove it",
             field_path=".version",
         ),
         Rule(
             rule="!(has(self.clusterRef) || has(self.serverRef)) || !has(self.storageSize)",
-            message="storageSize is the server's: leave it out with clusterRef and serverRef",
+            message="storageSize cannot be set with clusterRef or serverRef: remove it",
             field_path=".storageSize",
         ),
+        *_dedicated_only("backup", "bootstrap", "sizing", "resources", "monitoring"),
+        full_backups_rule(_DEDICATED_MYSQL),
+        *recovery_target_rules("mysql", _DEDICATED_MYSQL),
+        *recovery_target_rules("postgresql", f"!({_DEDICATED_MYSQL})"),
         Rule(
             rule=f"{_SIZE.format('self')}.compareTo({_SIZE.format('oldSelf')}) >= 0",
-            message="storageSize can grow but never shrink: volumes cannot be made smaller",
+            message="storageSize cannot be reduced: volumes can only grow",
             field_path=".storageSize",
         ),
         Rule(
             rule="!has(self.owner) || !has(self.username)",
-            message="owner is a role that is there, username one to be made: set one of them",
+            message="owner (an existing role) and username (a role to create) exclude each other: set one of them",
             field_path=".owner",
         ),
         *_postgresql_only("extensions", "schemas", "template", "connectionLimit"),
     ]
 )
 class DatabaseSpec(Spec):
-    """The database that is wanted."""
+    """Declared state of the database."""
 
     engine: Annotated[EngineName | None, Field(immutable=True)] = None
-    """Database engine: postgresql or mysql. Needed without clusterRef. Immutable."""
+    """Database engine: postgresql or mysql. Required without clusterRef. Immutable."""
     cluster_ref: Annotated[ClusterReference | None, Field(immutable=True)] = None
-    """The cluster that the database is on. Immutable."""
+    """Cluster with the database. Immutable."""
     server_ref: ServerReference | None = None
-    """The server that the database is on, where it is none of this operator's. Neither given nor taken away
-    later; host, service and port are immutable."""
+    """Server that this operator does not manage. It cannot be added or removed later. Host, service and port are
+    immutable."""
     version: Annotated[str, Field(min_length=1, max_length=32)] | None = None
-    """Version of the engine, such as "17" for PostgreSQL or "9.7" for MySQL; of a server that is made for this
-    Database."""
+    """Version of its own server, such as "17" or, for MySQL, "9.7"."""
     storage_size: (
         Annotated[
             Quantity,
@@ -132,31 +169,31 @@ class DatabaseSpec(Spec):
                 rules=(
                     Rule(
                         rule="quantity(string(self)).isGreaterThan(quantity('0'))",
-                        message="storageSize must be more than 0, such as 1Gi",
+                        message="storageSize must be greater than 0, such as 1Gi",
                     ),
                 )
             ),
         ]
         | None
     ) = None
-    """Size of the volume for the data, of a server that is made for this Database; 1Gi unless given. It can grow
-    where the storage class allows it; it never shrinks."""
+    """Volume size of this Database's own server. Defaults to 1Gi. It can grow if the StorageClass allows volume
+    expansion. It never shrinks."""
     database_name: ObjectName | None = None
-    """Name of the database on the server; the name of this object unless given. Immutable."""
+    """Name of the database on the server. Defaults to the name of this object. Immutable."""
     username: SqlName | None = None
-    """User that is made to own the database; databaseName unless given. Immutable."""
+    """User that is created as owner of the database. Defaults to databaseName. Immutable."""
     owner: SqlName | None = None
-    """Role that owns the database and is there already. No user and no Secret are made then."""
+    """Existing role that owns the database. The operator then creates no user and no Secret."""
     encoding: Annotated[str | None, Field(min_length=1, max_length=63, pattern=PRINTABLE, immutable=True)] = None
-    """Encoding; UTF8 unless given, on MySQL utf8mb4. Immutable."""
+    """Encoding. Defaults to UTF8, on MySQL to utf8mb4. Immutable."""
     collation: Annotated[str | None, Field(min_length=1, max_length=63, pattern=PRINTABLE, immutable=True)] = None
-    """Order of texts; the server's unless given. Immutable."""
+    """Collation. Defaults to that of the server. Immutable."""
     character_type: Annotated[str | None, Field(min_length=1, max_length=63, pattern=PRINTABLE, immutable=True)] = (
         None
     )
-    """PostgreSQL: what counts as a letter; the collation's unless given. Immutable."""
+    """PostgreSQL: character classification (LC_CTYPE). Defaults to the collation. Immutable."""
     template: Annotated[str | None, Field(min_length=1, max_length=63, pattern=PRINTABLE, immutable=True)] = None
-    """PostgreSQL: the database that it is a copy of; template0 unless given. Immutable."""
+    """PostgreSQL: database to copy. Defaults to template0. Immutable."""
     connection_limit: (
         Annotated[
             int,
@@ -167,34 +204,49 @@ class DatabaseSpec(Spec):
                 rules=(
                     Rule(
                         rule="self != 0",
-                        message="connectionLimit 0 would keep the operator out, too: set login of its users to false",
+                        message="connectionLimit 0 would block the operator, too: set login of its users to false",
                     ),
                 ),
             ),
         ]
         | None
     ) = None
-    """PostgreSQL: how many sessions there may be at once; -1 is no limit, and 0 is refused."""
+    """PostgreSQL: maximum number of sessions; -1 means unlimited. 0 is rejected."""
     extensions: Annotated[tuple[Extension, ...], Field(list_map_keys=("name",), max_items=64)] = ()
-    """PostgreSQL: extensions in the database. Others that are there are left alone."""
+    """PostgreSQL: extensions in the database. Undeclared extensions stay unchanged."""
     schemas: Annotated[tuple[Schema, ...], Field(list_map_keys=("name",), max_items=256)] = ()
-    """PostgreSQL: schemas in the database. Others that are there are left alone."""
+    """PostgreSQL: schemas in the database. Undeclared schemas stay unchanged."""
     adopt: bool = False
-    """Take a database or a user of this name that is on the server already, and that nobody claims."""
+    """Adopt an existing database or user of this name without ownership mark."""
     deletion_policy: DeletionPolicy = "Retain"
-    """What becomes of the database when this object is deleted; of a server that was made for it, what becomes of the
-    volume, and of the Secrets that open its data. What was retained is adopted by a new Database of the same name."""
+    """Effect of the deletion of this object on the database. For its own server, it applies to the volume and its
+    Secrets. Retain keeps them, and a new Database of the same name adopts them."""
+    backup: BackupSettings | None = None
+    """Archiving, backups and retention of this Database's own server. Defaults to no backups."""
+    bootstrap: Annotated[DatabaseBootstrap | None, Field(immutable=True)] = None
+    """Source of the first data of this Database's own server. Defaults to an empty server. Immutable."""
+    sizing: Sizing | None = None
+    """Parameters of this Database's own server. FromResources derives them from its resource limits, and Defaults
+    keeps the defaults of the server. Defaults to FromResources for new servers."""
+    resources: ResourceRequirements | None = None
+    """Resource requirements of this Database's own server. Defaults to requests of 100m and 384Mi and a memory limit
+    of 768Mi. A change restarts the server."""
+    monitoring: MonitoringSettings | None = None
+    """PodMonitor and alerts of this Database's own server. Defaults to no PodMonitor."""
 
 
 class DatabaseStatus(Status):
-    """The database as it is."""
+    """Observed state of the database."""
 
-    phase: Phase | None = None
-    """Pending (waits for its server), Provisioning, Ready, Failed (needs a person), or Deleting."""
+    phase: DatabasePhase | None = None
+    """Phase of the database.
+
+    Pending (waits for its server), Provisioning, Ready, Failed (needs user action) or Deleting.
+    """
     engine: EngineName | None = None
-    """The engine of its server, a cluster's included."""
+    """Engine of the server or cluster."""
     connection_string: str | None = None
-    """How to connect, with <secret> in the password's place; the password is in the Secret."""
+    """Connection URI with <secret> instead of the password, which is in the Secret."""
     secret_name: str | None = None
     """Secret for applications: host, port, dbname, user, password and uri."""
 
@@ -220,51 +272,51 @@ class DatabaseStatus(Status):
             "Services are named after it",
         ),
         Rule(
-            rule=_unchanged(_EFFECTIVE_DATABASE),
+            rule=_unchanged(_EFFECTIVE_DATABASE_NAME),
             message="databaseName is immutable: create a new Database instead",
             field_path=".spec.databaseName",
         ),
         Rule(
-            rule=_unchanged(_EFFECTIVE_USER),
+            rule=_unchanged(_EFFECTIVE_USERNAME),
             message="username is immutable: create a new Database instead",
             field_path=".spec.username",
         ),
     ],
 )
 class Database(Resource[DatabaseSpec, DatabaseStatus]):
-    """A database with its user, on a PostgreSQL or MySQL server."""
+    """A database and its owner, on a PostgreSQL or MySQL server."""
 
     @property
     def database_name(self) -> str:
-        """The database's name on the server, default included."""
+        """Name of the database on the server, default included."""
         return self.spec.database_name or self.metadata.name
 
     @property
     def username(self) -> str:
-        """The owning user's name, default included."""
-        return self.spec.owner or self.own_username
+        """Name of the owner, default included."""
+        return self.spec.owner or self.generated_username
 
     @property
-    def own_username(self) -> str:
-        """The user that is made where no ``owner`` is declared; it may have been before one was."""
+    def generated_username(self) -> str:
+        """User that the operator creates without ``owner``. It may exist from an earlier declaration."""
         return self.spec.username or self.database_name
 
     @property
     def engine(self) -> EngineName:
-        """The engine, the cluster's included."""
+        """Engine, default included."""
         return self.spec.engine or engine_of(self.spec.cluster_ref)
 
     @property
     def makes_cluster(self) -> bool:
-        """Whether it is on a cluster of its own name, which is made for it."""
+        """Return True if the operator creates a cluster for this database."""
         return self.spec.cluster_ref is None and self.spec.server_ref is None
 
     @property
     def version(self) -> str:
-        """The version of its own server; empty on another's."""
+        """Version of its own server. Empty on other servers."""
         return self.spec.version or ""
 
     @property
     def storage_size(self) -> Quantity:
-        """The size of its own server's volume, default included."""
+        """Volume size of its own server, default included."""
         return self.spec.storage_size or DEFAULT_STORAGE_SIZE

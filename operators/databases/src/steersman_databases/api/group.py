@@ -1,4 +1,4 @@
-"""The group of all kinds, the annotations that every kind takes, and what several of them say alike."""
+"""API group of all kinds, and annotations that several kinds support."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from steersman.meta import Object
 GROUP = "databases.steersman.dev"
 VERSION = "v1alpha1"
 
-PAUSED = f"{GROUP}/paused"
-"""``"true"``, in any case of letters, on an object: nothing is written for it, but for its deletion."""
-FORCE_DELETE = f"{GROUP}/force-delete"
-"""The same on an object that is being deleted: do not wait for a server that never comes back."""
-ALLOWED_NAMESPACES = f"{GROUP}/allowed-namespaces"
-"""On a Service or a Secret: the namespaces, separated by commas, or ``*``, whose objects may refer to it."""
+PAUSED_ANNOTATION = f"{GROUP}/paused"
+"""`"true"` in any case: the operator stops writes for the object.
+
+The deletion of the object is an exception.
+"""
+FORCE_DELETE_ANNOTATION = f"{GROUP}/force-delete"
+"""`"true"` in any case: the deletion skips an unreachable server."""
+ALLOWED_NAMESPACES_ANNOTATION = f"{GROUP}/allowed-namespaces"
+"""Annotation of a Service or Secret: namespaces that may refer to it.
+
+They are separated by commas, or `*`.
+"""
 TARGET_LABEL = "target"
-"""On a ``DatabaseUser``: the cluster that it is for, and what ``--target`` chooses by."""
+"""Label of a `DatabaseUser`: its cluster, which `--target` selects."""
 
 EngineName = Literal["postgresql", "mysql"]
 DeletionPolicy = Literal["Retain", "Delete"]
@@ -26,21 +32,26 @@ NAME_PATTERN = "^[a-z]([-a-z0-9]{0,43}[a-z0-9])?$"
 """Names of objects that Services are named after."""
 
 
-def is_paused(of: Object) -> bool:
-    """Whether an annotation stops all writes for an object."""
-    return _says(of, PAUSED) == "true"
+def is_paused(obj: Object) -> bool:
+    """Return True if an annotation stops all writes for an object."""
+    return _annotation_value(obj, PAUSED_ANNOTATION) == "true"
 
 
-def is_forced(of: Object) -> bool:
-    """Whether an annotation has a deletion not wait."""
-    return _says(of, FORCE_DELETE) == "true"
+def is_deletion_forced(obj: Object) -> bool:
+    """Return True if an annotation forces the deletion."""
+    return _annotation_value(obj, FORCE_DELETE_ANNOTATION) == "true"
 
 
-def unclear(of: Object) -> dict[str, str]:
-    """The annotations of every kind: what each says that is neither yes nor no, and empty where it does not."""
-    said = {name: of.metadata.annotations.get(name, "") for name in (PAUSED, FORCE_DELETE)}
-    return {name: "" if _says(of, name) in ("", "true", "false") else value for name, value in said.items()}
+def invalid_booleans(obj: Object) -> dict[str, str]:
+    """Return the annotations that are not Booleans, with their values.
+
+    Valid annotations have an empty value.
+    """
+    values = {name: obj.metadata.annotations.get(name, "") for name in (PAUSED_ANNOTATION, FORCE_DELETE_ANNOTATION)}
+    return {
+        name: "" if _annotation_value(obj, name) in ("", "true", "false") else value for name, value in values.items()
+    }
 
 
-def _says(of: Object, annotation: str) -> str:
-    return of.metadata.annotations.get(annotation, "").strip().lower()
+def _annotation_value(obj: Object, annotation: str) -> str:
+    return obj.metadata.annotations.get(annotation, "").strip().lower()

@@ -7,36 +7,40 @@ from typing import Annotated
 
 import msgspec
 
-from steersman.meta import Field, FrozenDict, FrozenStruct, Resource, Rule, Scale, resource, schema
-from steersman_databases.api.cluster_parts import (
+from steersman.meta import Field, FrozenDict, FrozenStruct, Resource, Rule, Scale, exactly_one_of, resource, schema
+from steersman_databases.api.backup_common import RecoverySettings, full_backups_rule, recovery_target_rules
+from steersman_databases.api.cluster_common import (
     COLUMNS,
     NAME_RULE,
     ClusterMember,
     ClusterSpec,
     ClusterStatus,
     SecretReference,
+    Sizing,
     SqlReferences,
 )
 from steersman_databases.api.group import GROUP, VERSION
 
-MOST_PARAMETERS = 300
-_LONGEST_USER = 32
-_KEPT_DATABASES = "['mysql', 'sys', 'information_schema', 'performance_schema', 'ndbinfo', 'steersman']"
+MAX_PARAMETERS = 300
+_MAX_USER_CHARACTERS = 32
+_SYSTEM_DATABASES = "['mysql', 'sys', 'information_schema', 'performance_schema', 'ndbinfo', 'steersman']"
 
 
-def _free_user(name: str) -> str:
-    kept = "['root', 'none', 'public', 'current_role', 'current_user']"
-    ours = " || ".join(f"{name}.startsWith('{prefix}')" for prefix in ("mysql.", "mariadb.", "steersman_"))
-    return f"(!({name} in {kept}) && !({ours}))"
+def _unreserved_user(name: str) -> str:
+    reserved = "['root', 'none', 'public', 'current_role', 'current_user']"
+    operator_prefixes = " || ".join(
+        f"{name}.startsWith('{prefix}')" for prefix in ("mysql.", "mariadb.", "steersman_")
+    )
+    return f"(!({name} in {reserved}) && !({operator_prefixes}))"
 
 
 class MySQLSettings(FrozenStruct):
-    """The servers' configuration."""
+    """Configuration of the servers."""
 
     parameters: Annotated[
         FrozenDict[str, Annotated[str, Field(max_length=1024)]],
         Field(
-            max_properties=MOST_PARAMETERS,
+            max_properties=MAX_PARAMETERS,
             rules=(
                 Rule(
                     rule="self.all(k, k.size() <= 128 && k.matches('^[a-z][a-z0-9_.]*$'))",
@@ -46,10 +50,14 @@ class MySQLSettings(FrozenStruct):
         ),
     ] = FrozenDict()
     """System variables as in SET GLOBAL, such as max_connections: "200"."""
+    sizing: Sizing | None = None
+    """FromResources derives parameters for memory and parallelism from ``spec.resources.limits``. Defaults keeps the
+    defaults of the server. ``parameters`` override both. Defaults to FromResources for new clusters; other clusters
+    keep the mode in ``status.sizing``."""
 
 
 class MySQLInitDb(FrozenStruct):
-    """A new cluster with a database in it."""
+    """A new cluster with a database."""
 
     database: (
         Annotated[
@@ -59,71 +67,74 @@ class MySQLInitDb(FrozenStruct):
                 max_length=64,
                 rules=(
                     Rule(
-                        rule=f"!(self in {_KEPT_DATABASES})",
-                        message="MySQL or the operator keeps this database for itself: choose another name",
+                        rule=f"!(self in {_SYSTEM_DATABASES})",
+                        message="this database name is reserved: choose another name",
                     ),
                 ),
             ),
         ]
         | None
     ) = None
-    """The first database; the name of the cluster unless given."""
+    """Bootstrap database. Defaults to the name of the cluster."""
     owner: (
         Annotated[
             str,
             Field(
                 min_length=1,
-                max_length=_LONGEST_USER,
+                max_length=_MAX_USER_CHARACTERS,
                 rules=(
                     Rule(
-                        rule=_free_user("self"),
-                        message="MySQL or the operator keeps this user for itself: choose another name",
+                        rule=_unreserved_user("self"),
+                        message="this user name is reserved: choose another name",
                     ),
                 ),
             ),
         ]
         | None
     ) = None
-    """The user who may do everything in it and nothing outside; the name of the database unless given."""
+    """Owner of the database, with all privileges on it and none elsewhere. Defaults to the name of the database."""
     secret: SecretReference | None = None
-    """Secret of type kubernetes.io/basic-auth with the owner's name and password; generated unless given. Where it
-    changes, the owner's password does."""
+    """Secret of type kubernetes.io/basic-auth with the owner's name and password. Defaults to a generated Secret. A
+    change of the Secret changes the password."""
     post_init_application_sql_refs: SqlReferences | None = msgspec.field(
         default=None, name="postInitApplicationSQLRefs"
     )
-    """SQL that is run once in the first database, by its owner. MySQL undoes no CREATE or ALTER: where a statement
-    fails, those before it stay."""
+    """SQL that the owner runs once in the bootstrap database. MySQL cannot roll back CREATE or ALTER: if a statement
+    fails, the effects of earlier statements remain."""
     character_set: Annotated[str, Field(min_length=1, max_length=63, pattern="^[a-z0-9_]+$")] = "utf8mb4"
     """Character set of the database."""
     collation: Annotated[str, Field(min_length=1, max_length=63, pattern="^[a-z0-9_]+$")] | None = None
-    """How its texts are ordered; the character set's own default unless given."""
+    """Default collation of the database. Defaults to that of the character set."""
 
 
+@schema(rules=[exactly_one_of("initdb", "recovery")])
 class MySQLBootstrap(FrozenStruct):
-    """Where the first data come from."""
+    """Source of the first data."""
 
-    initdb: MySQLInitDb
-    """A new cluster with a database in it."""
+    initdb: MySQLInitDb | None = None
+    """A new cluster with a database."""
+    recovery: RecoverySettings | None = None
+    """Recovery of the data from backups and an archive."""
 
 
-class Loss(FrozenStruct):
-    """What is given up where one instance's data become everybody's."""
+class DataLoss(FrozenStruct):
+    """Data loss of a forced recovery."""
 
     transactions: Annotated[str, Field(max_length=32768)] = ""
-    """The transactions that others have and this instance has not, as a set of GTIDs; empty where there are none."""
+    """Transactions of other instances that this instance lacks (GTID set). Empty if there are none."""
     instances: Annotated[tuple[Annotated[str, Field(max_length=63)], ...], Field(max_items=32, list_type="set")] = ()
-    """Instances that nobody sees: what only they have is lost with them."""
+    """Unreachable instances. Transactions that only they have are lost."""
 
 
-class Recovery(FrozenStruct):
-    """A person's consent that a group is founded anew with the data of one instance, and its loss named."""
+class ForceRecovery(FrozenStruct):
+    """Approval of a forced recovery from one instance, with its data loss."""
 
     epoch: Annotated[int, Field(ge=0)]
-    """Which outage is meant, as status.outage.epoch says. A consent is good for that one only."""
+    """Outage that the approval is for: status.outage.epoch. It does not apply to any other outage."""
     instance: Annotated[str, Field(min_length=1, max_length=63)]
-    """The instance whose data are to be the cluster's."""
-    loss: Loss = Loss()
-    """What is lost, exactly as status.outage says it of this instance."""
+    """Instance with the data to recover from."""
+    loss: DataLoss = DataLoss()
+    """Data loss, exactly as status.outage lists it for this instance."""
 
 
 @schema(
@@ -134,10 +145,12 @@ class Recovery(FrozenStruct):
             "and users by serverRef",
             field_path=".image",
         ),
+        full_backups_rule(),
+        *recovery_target_rules("mysql"),
     ]
 )
 class MySQLClusterSpec(ClusterSpec):
-    """The cluster that is wanted."""
+    """Declared state of the cluster."""
 
     version: Annotated[
         str,
@@ -146,72 +159,77 @@ class MySQLClusterSpec(ClusterSpec):
             rules=(
                 Rule(
                     rule="self in ['9.7']",
-                    message="version must be 9.7, of MySQL. Clusters need MySQL's Group Replication, which MariaDB "
-                    "has not: a MariaDB of your own takes databases and users by serverRef",
+                    message="version must be 9.7, of MySQL. MariaDB has no Group Replication: databases and users "
+                    "on a "
+                    "MariaDB server are supported by serverRef",
                 ),
             ),
         ),
     ] = "9.7"
     """Version of MySQL: 9.7."""
     mysql: MySQLSettings = MySQLSettings()
-    """The servers' configuration."""
+    """Configuration of the servers."""
     bootstrap: Annotated[MySQLBootstrap | None, Field(immutable=True)] = None
-    """Where the first data come from; an empty cluster without a database unless given. Immutable."""
-    recovery: Recovery | None = None
-    """Consent to a loss, where a cluster does not come back by itself after all instances were away at once."""
+    """Source of the first data. Defaults to an empty cluster without a database. Immutable."""
+    force_recovery: ForceRecovery | None = None
+    """Approval of data loss for a cluster that cannot recover automatically.
+
+    It is needed after a complete outage.
+    """
 
 
 class RestoredParameters(FrozenStruct):
-    """Parameters that somebody else had set at a server that runs."""
+    """Parameters that were changed on a running server and reverted."""
 
     time: datetime
-    """When they were set as declared again."""
-    parameters: Annotated[tuple[str, ...], Field(max_items=MOST_PARAMETERS, list_type="set")] = ()
-    """Their names."""
+    """Time of the revert."""
+    parameters: Annotated[tuple[str, ...], Field(max_items=MAX_PARAMETERS, list_type="set")] = ()
+    """Names of the parameters."""
 
 
 class MySQLMember(ClusterMember):
-    """An instance as it is."""
+    """Observed state of an instance."""
 
-    queued: int | None = None
-    """Transactions that it has received and not applied yet, in coarse steps."""
-    errant: str | None = None
-    """Transactions that it has and the group has not, as a set of GTIDs. It is not let in with them."""
+    apply_queue: int | None = None
+    """Transactions that are received and not applied yet, rounded."""
+    errant_gtids: str | None = None
+    """Errant transactions, as a set of GTIDs. The group does not admit the instance with them."""
     version: str | None = None
-    """The version of its server."""
-    restored: RestoredParameters | None = None
-    """What was last set there by somebody else, and was taken back."""
+    """Version of the server."""
+    restored_parameters: RestoredParameters | None = None
+    """Parameters that were last reverted on this server."""
 
 
 class OutageChoice(FrozenStruct):
-    """An instance that could be the first of a new group."""
+    """An instance that the group can recover from."""
 
     instance: str
-    """Its name."""
-    loss: Loss = Loss()
-    """What would be lost."""
+    """Name of the instance."""
+    loss: DataLoss = DataLoss()
+    """Data loss of this choice."""
 
 
-class Outage(FrozenStruct):
-    """No instance is in a group, and none may found one without a person's consent."""
+class OutageStatus(FrozenStruct):
+    """A complete outage that needs the user's approval to recover."""
 
     epoch: int
-    """Which outage: the number of groups there were."""
+    """Number of the outage: how many groups existed before."""
     choices: Annotated[tuple[OutageChoice, ...], Field(list_map_keys=("instance",), max_items=32)] = ()
-    """Who could be the first of a new group, and at what price."""
+    """Instances that the group can recover from, with their data loss."""
 
 
 class MySQLClusterStatus(ClusterStatus):
-    """The cluster as it is."""
+    """Observed state of the cluster."""
 
     last_primary: str | None = None
-    """The last instance that took writes, also while none does."""
+    """The last primary. It stays set while no primary exists."""
     members: Annotated[tuple[MySQLMember, ...], Field(list_map_keys=("name",), max_items=32)] = ()
-    """The instances."""
-    outage: Outage | None = None
-    """What a person may decide while all instances are out of the group."""
+    """Instances of the cluster."""
+    outage: OutageStatus | None = None
+    """Choices for a forced recovery during a complete outage."""
 
 
+_INITDB = "(has(self.spec.bootstrap) && has(self.spec.bootstrap.initdb))"
 _OWNER = "self.spec.bootstrap.initdb.owner"
 _DATABASE = "self.spec.bootstrap.initdb.database"
 
@@ -227,19 +245,19 @@ _DATABASE = "self.spec.bootstrap.initdb.database"
     rules=[
         NAME_RULE,
         Rule(
-            rule=f"!has(self.spec.bootstrap) || has({_DATABASE}) || !(self.metadata.name in {_KEPT_DATABASES})",
-            message="MySQL or the operator keeps the database of the cluster's name for itself: give another",
+            rule=f"!{_INITDB} || has({_DATABASE}) || !(self.metadata.name in {_SYSTEM_DATABASES})",
+            message="the default database, the cluster's name, is reserved: set another name",
             field_path=".spec.bootstrap.initdb.database",
         ),
         Rule(
-            rule=f"!has(self.spec.bootstrap) || has({_OWNER}) || (has({_DATABASE})"
-            f" ? {_free_user(_DATABASE)} && {_DATABASE}.size() <= {_LONGEST_USER}"
-            f" : {_free_user('self.metadata.name')} && self.metadata.name.size() <= {_LONGEST_USER})",
-            message="the owner is called as the database unless given, and MySQL takes users of at most 32 "
-            "characters that neither it nor the operator keeps for itself: give another",
+            rule=f"!{_INITDB} || has({_OWNER}) || (has({_DATABASE})"
+            f" ? {_unreserved_user(_DATABASE)} && {_DATABASE}.size() <= {_MAX_USER_CHARACTERS}"
+            f" : {_unreserved_user('self.metadata.name')} && self.metadata.name.size() <= {_MAX_USER_CHARACTERS})",
+            message="the default owner, the database's name, is reserved or longer than 32 characters: set "
+            "another name",
             field_path=".spec.bootstrap.initdb.owner",
         ),
     ],
 )
 class MySQLCluster(Resource[MySQLClusterSpec, MySQLClusterStatus]):
-    """A MySQL server with replicas, one of which takes over when the primary fails."""
+    """A MySQL primary and its replicas, with automatic failover."""

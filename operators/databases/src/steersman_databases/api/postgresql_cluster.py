@@ -14,38 +14,43 @@ from steersman.meta import (
     Resource,
     Rule,
     Scale,
+    exactly_one_of,
     resource,
     schema,
 )
-from steersman_databases.api.cluster_parts import (
+from steersman_databases.api.backup_common import RecoverySettings, recovery_target_rules
+from steersman_databases.api.cluster_common import (
     COLUMNS,
     NAME_RULE,
     ClusterMember,
     ClusterSpec,
     ClusterStatus,
-    Pooler,
+    PoolerSettings,
     SecretReference,
+    Sizing,
     SqlReferences,
-    Storage,
+    VolumeSettings,
 )
 from steersman_databases.api.group import GROUP, VERSION
+from steersman_databases.api.read_replicas import MAX_SENDERS, ReadReplicaSettings, ReadReplicasStatus
 
-SynchronousMode = Literal["Off", "Priority", "Quorum"]
+SynchronousMode = Literal["Disabled", "Priority", "Quorum"]
 
 
-class Synchronous(FrozenStruct):
-    """Which replicas must have a transaction before it counts as committed."""
+class SynchronousSettings(FrozenStruct):
+    """Synchronous replication."""
 
     mode: SynchronousMode | None = None
-    """Off, Priority (named replicas), Quorum (any of them); Quorum from three instances on unless given, else Off."""
+    """Disabled, Priority (the first replicas in a list) or Quorum (any replicas). Defaults to Quorum with three or
+    more instances, otherwise to Disabled."""
     standbys: Annotated[int, Field(ge=1, le=8)] = 1
-    """How many replicas."""
+    """Number of synchronous replicas."""
     required: bool = False
-    """Whether writes wait where there are not as many; otherwise the primary goes on alone."""
+    """Block writes while fewer synchronous replicas are available. Otherwise the primary continues without them."""
 
 
 class PostgreSQLSettings(FrozenStruct):
-    """The servers' configuration."""
+    """Configuration of the servers."""
 
     parameters: Annotated[
         FrozenDict[str, Annotated[str, Field(max_length=1024)]],
@@ -54,17 +59,21 @@ class PostgreSQLSettings(FrozenStruct):
             rules=(
                 Rule(
                     rule="self.all(k, k.size() <= 128 && k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))",
-                    message="names of parameters are lower-case letters, digits, '_' and at most one '.',"
+                    message="names of parameters consist of lower-case letters, digits, '_' and at most one '.',"
                     " such as work_mem",
                 ),
                 Rule(
                     rule="self.all(k, !self[k].matches('[\\\\r\\\\n\\\\x00]'))",
-                    message="values of parameters are one line, without line breaks",
+                    message="values of parameters cannot contain line breaks",
                 ),
             ),
         ),
     ] = FrozenDict()
     """Parameters as in postgresql.conf, such as max_connections: "200"."""
+    sizing: Sizing | None = None
+    """FromResources derives parameters for memory and parallelism from ``spec.resources.limits``. Defaults keeps the
+    defaults of the server. ``parameters`` override both. Defaults to FromResources for new clusters; other clusters
+    keep the mode in ``status.sizing``."""
     pg_hba: Annotated[
         tuple[
             Annotated[
@@ -73,7 +82,10 @@ class PostgreSQLSettings(FrozenStruct):
                     min_length=1,
                     max_length=1024,
                     rules=(
-                        Rule(rule="!self.matches('[\\\\r\\\\n]')", message="one rule a line, without line breaks"),
+                        Rule(
+                            rule="!self.matches('[\\\\r\\\\n]')",
+                            message="rules cannot contain line breaks: split them into several items",
+                        ),
                     ),
                 ),
             ],
@@ -81,30 +93,30 @@ class PostgreSQLSettings(FrozenStruct):
         ],
         Field(max_items=100, list_type="atomic"),
     ] = ()
-    """Rules as in pg_hba.conf. They come behind the operator's own and before those that let everybody in with a
-    password over TLS."""
+    """Rules as in pg_hba.conf. They follow the operator's own rules and precede those that accept password logins
+    over TLS."""
     enable_superuser_access: Annotated[bool, Field(default=True)] = True
-    """Whether postgres, the superuser, may log in over the network, with the password of the Secret <cluster>-admin;
-    otherwise only who may exec into the pods is it."""
+    """Allow network logins of the superuser postgres. The password is in the Secret <cluster>-admin. Otherwise the
+    superuser is available only by exec into a pod."""
     shared_preload_libraries: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=63, pattern="^[a-z0-9_]+$")], ...],
         Field(max_items=32, list_type="set"),
     ] = ()
-    """Libraries that are loaded at start, such as pg_stat_statements."""
-    synchronous: Synchronous = Synchronous()
+    """Libraries that the server loads at start, such as pg_stat_statements."""
+    synchronous: SynchronousSettings = SynchronousSettings()
     """Synchronous replication."""
 
 
-_KEPT_DATABASES = "['postgres', 'template0', 'template1']"
+_SYSTEM_DATABASES = "['postgres', 'template0', 'template1']"
 
 
-def _free_role(name: str) -> str:
-    kept = "['postgres', 'public', 'none']"
-    return f"(!({name} in {kept}) && !{name}.startsWith('pg_') && !{name}.startsWith('steersman_'))"
+def _unreserved_role(name: str) -> str:
+    reserved = "['postgres', 'public', 'none']"
+    return f"(!({name} in {reserved}) && !{name}.startsWith('pg_') && !{name}.startsWith('steersman_'))"
 
 
 class InitDb(FrozenStruct):
-    """A new cluster with a database in it."""
+    """A new cluster with a database."""
 
     database: (
         Annotated[
@@ -114,15 +126,15 @@ class InitDb(FrozenStruct):
                 max_length=63,
                 rules=(
                     Rule(
-                        rule=f"!(self in {_KEPT_DATABASES})",
-                        message="PostgreSQL keeps this database for itself: choose another name",
+                        rule=f"!(self in {_SYSTEM_DATABASES})",
+                        message="PostgreSQL reserves this database name: choose another name",
                     ),
                 ),
             ),
         ]
         | None
     ) = None
-    """The first database; the name of the cluster unless given."""
+    """Bootstrap database. Defaults to the name of the cluster."""
     owner: (
         Annotated[
             str,
@@ -131,28 +143,28 @@ class InitDb(FrozenStruct):
                 max_length=63,
                 rules=(
                     Rule(
-                        rule=_free_role("self"),
-                        message="PostgreSQL or the operator keeps this role for itself: choose another name",
+                        rule=_unreserved_role("self"),
+                        message="this role name is reserved: choose another name",
                     ),
                 ),
             ),
         ]
         | None
     ) = None
-    """Its owner, who may do everything in it and nothing outside; the name of the database unless given."""
+    """Owner of the database, with all privileges on it and none elsewhere. Defaults to the name of the database."""
     secret: SecretReference | None = None
-    """Secret of type kubernetes.io/basic-auth with the owner's name and password; generated unless given. Where it
-    changes, the owner's password does."""
+    """Secret of type kubernetes.io/basic-auth with the owner's name and password. Defaults to a generated Secret. A
+    change of the Secret changes the password."""
     post_init_application_sql_refs: SqlReferences | None = msgspec.field(
         default=None, name="postInitApplicationSQLRefs"
     )
-    """SQL that is run once in the first database, by its owner, in one transaction."""
+    """SQL that the owner runs once in the bootstrap database. It runs in one transaction."""
     encoding: Annotated[str, Field(min_length=1, max_length=63)] = "UTF8"
     """Encoding of databases."""
     locale_provider: Literal["builtin", "icu", "libc"] | None = None
-    """Who orders texts; builtin from version 17 on unless given, else libc."""
+    """Locale provider. Defaults to builtin from version 17 on, otherwise to libc."""
     locale: Annotated[str, Field(min_length=1, max_length=63)] = "C.UTF-8"
-    """How texts are ordered."""
+    """Locale of databases."""
     wal_segment_size: Annotated[
         int,
         Field(
@@ -166,16 +178,20 @@ class InitDb(FrozenStruct):
             ),
         ),
     ] = 16
-    """Size of a segment of the write-ahead log, in MB."""
+    """Size of a WAL segment, in MB."""
 
 
+@schema(rules=[exactly_one_of("initdb", "recovery")])
 class Bootstrap(FrozenStruct):
-    """Where the first data come from."""
+    """Source of the first data."""
 
-    initdb: InitDb
-    """A new cluster with a database in it."""
+    initdb: InitDb | None = None
+    """A new cluster with a database."""
+    recovery: RecoverySettings | None = None
+    """Recovery of the data from backups and an archive."""
 
 
+_INITDB = "(has(self.spec.bootstrap) && has(self.spec.bootstrap.initdb))"
 _SYNCHRONOUS = "self.postgresql.synchronous"
 
 
@@ -183,22 +199,22 @@ _SYNCHRONOUS = "self.postgresql.synchronous"
     rules=[
         Rule(
             rule="has(self.walStorage) == has(oldSelf.walStorage)",
-            message="walStorage is neither added nor removed later: create a new cluster",
+            message="walStorage cannot be added or removed later: create a new cluster",
             field_path=".walStorage",
         ),
         Rule(
-            rule=f"!has({_SYNCHRONOUS}.mode) || {_SYNCHRONOUS}.mode == 'Off' || self.instances >= 2",
-            message="synchronous replication needs a replica: set instances to 2 or more, or mode to Off",
+            rule=f"!has({_SYNCHRONOUS}.mode) || {_SYNCHRONOUS}.mode == 'Disabled' || self.instances >= 2",
+            message="synchronous replication needs a replica: set instances to 2 or more, or mode to Disabled",
             field_path=".postgresql.synchronous.mode",
         ),
         Rule(
-            rule=f"(has({_SYNCHRONOUS}.mode) ? {_SYNCHRONOUS}.mode == 'Off' : self.instances < 3)"
+            rule=f"(has({_SYNCHRONOUS}.mode) ? {_SYNCHRONOUS}.mode == 'Disabled' : self.instances < 3)"
             f" || {_SYNCHRONOUS}.standbys < self.instances",
-            message="standbys must be less than instances: the primary is none of them",
+            message="standbys must be less than instances: the primary does not count",
             field_path=".postgresql.synchronous.standbys",
         ),
         Rule(
-            rule="!has(self.bootstrap) || !has(self.bootstrap.initdb.localeProvider)"
+            rule="!has(self.bootstrap) || !has(self.bootstrap.initdb) || !has(self.bootstrap.initdb.localeProvider)"
             " || self.bootstrap.initdb.localeProvider != 'builtin' || int(self.version) >= 17",
             message="the locale provider builtin needs version 17",
             field_path=".bootstrap.initdb.localeProvider",
@@ -208,10 +224,29 @@ _SYNCHRONOUS = "self.postgresql.synchronous"
             message="pooler.readOnly needs services.ro: enable it, or set pooler.readOnly to false",
             field_path=".pooler.readOnly",
         ),
+        Rule(
+            rule="!has(self.readReplicas) || self.instances + (has(self.readReplicas.max) ? self.readReplicas.max"
+            f" : self.readReplicas.min) <= {MAX_SENDERS}",
+            message=f"instances and readReplicas.max must be at most {MAX_SENDERS} together",
+            field_path=".readReplicas",
+        ),
+        Rule(
+            rule=f"!has(self.readReplicas) || !{_SYNCHRONOUS}.required",
+            message="read replicas cannot be combined with postgresql.synchronous.required: without a synchronous "
+            "standby, PostgreSQL would count a read replica as one",
+            field_path=".readReplicas",
+        ),
+        Rule(
+            rule=f"!has(oldSelf.readReplicas) || !{_SYNCHRONOUS}.required",
+            message="postgresql.synchronous.required cannot be set in the update that removes readReplicas: remove "
+            "the read replicas first",
+            field_path=".postgresql.synchronous.required",
+        ),
+        *recovery_target_rules("postgresql"),
     ]
 )
 class PostgreSQLClusterSpec(ClusterSpec):
-    """The cluster that is wanted."""
+    """Declared state of the cluster."""
 
     version: Annotated[
         str,
@@ -220,56 +255,60 @@ class PostgreSQLClusterSpec(ClusterSpec):
             rules=(
                 Rule(
                     rule="self == oldSelf || self in ['15', '17']",
-                    message="version can be changed to 15 or 17 only: the operator knows no other",
+                    message="version is not supported: set 15 or 17",
                 ),
             ),
         ),
     ] = "17"
-    """Major version of PostgreSQL: 15 or 17. A higher one upgrades the data in place; a lower one is refused, unless
-    it is what still runs."""
+    """Major version of PostgreSQL: 15 or 17. A higher version upgrades the data in place. A lower one is rejected,
+    unless the servers still run it."""
     upgrade_image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """The image that upgrades data of another major version, with the programs of both; the operator's unless given.
-    Where ``image`` brings extensions of your own, this one must bring them, too, for both versions."""
+    """Image with the servers of both versions for a major upgrade. Defaults to the operator's image. If ``image``
+    contains your own extensions, this image must contain them for both versions."""
     postgresql: PostgreSQLSettings = PostgreSQLSettings()
-    """The servers' configuration."""
+    """Configuration of the servers."""
     bootstrap: Annotated[Bootstrap | None, Field(immutable=True)] = None
-    """Where the first data come from; an empty cluster without a database unless given. Immutable."""
-    wal_storage: Storage | None = None
-    """A volume of its own for the write-ahead log, one for each instance. It is neither added nor removed later."""
+    """Source of the first data. Defaults to an empty cluster without a database. Immutable."""
+    wal_storage: VolumeSettings | None = None
+    """Separate volume for WAL of each instance. It cannot be added or removed later."""
     shm_size: Annotated[
         Quantity,
         Field(
             rules=(
                 Rule(
                     rule="quantity(string(self)).isGreaterThan(quantity('0'))",
-                    message="shmSize must be more than 0, such as 256Mi",
+                    message="shmSize must be greater than 0, such as 256Mi",
                 ),
             )
         ),
     ] = Quantity("256Mi")
     """Size of /dev/shm, which parallel queries use. It counts as memory."""
-    pooler: Pooler | None = None
-    """Connection poolers (PgBouncer) in front of the cluster; none unless given."""
+    pooler: PoolerSettings | None = None
+    """Connection poolers (PgBouncer) in front of the cluster. Defaults to none."""
+    read_replicas: ReadReplicaSettings | None = None
+    """Read replicas for the Service -ro. They never become primary. Defaults to none."""
 
 
 class PostgreSQLMember(ClusterMember):
-    """An instance as it is."""
+    """Observed state of an instance."""
 
     lag_bytes: int | None = None
-    """How far it is behind the primary, rounded down to MiB."""
+    """Replication lag in bytes, rounded down to MiB."""
     timeline: int | None = None
-    """Its timeline."""
+    """Timeline of the server."""
     synchronous: bool | None = None
-    """Whether it has all that was committed, by synchronous replication: it may take over without loss."""
+    """The replica has all committed transactions by synchronous replication. A failover to it loses none."""
 
 
 class PostgreSQLClusterStatus(ClusterStatus):
-    """The cluster as it is."""
+    """Observed state of the cluster."""
 
     timeline: int | None = None
-    """The primary's timeline."""
+    """Timeline of the primary."""
     members: Annotated[tuple[PostgreSQLMember, ...], Field(list_map_keys=("name",), max_items=32)] = ()
-    """The instances."""
+    """Instances of the cluster."""
+    read_replicas: ReadReplicasStatus | None = None
+    """Read replicas, with ``spec.readReplicas``."""
 
 
 @resource(
@@ -282,31 +321,32 @@ class PostgreSQLClusterStatus(ClusterStatus):
     rules=[
         NAME_RULE,
         Rule(
-            rule="!has(self.spec.bootstrap) || has(self.spec.bootstrap.initdb.database)"
-            f" || !(self.metadata.name in {_KEPT_DATABASES})",
-            message="PostgreSQL keeps the database of the cluster's name for itself: give another",
+            rule=f"!{_INITDB} || has(self.spec.bootstrap.initdb.database)"
+            f" || !(self.metadata.name in {_SYSTEM_DATABASES})",
+            message="the default database, the cluster's name, is reserved: set another name",
             field_path=".spec.bootstrap.initdb.database",
         ),
         Rule(
-            rule="!has(self.spec.bootstrap) || has(self.spec.bootstrap.initdb.owner)"
+            rule=f"!{_INITDB} || has(self.spec.bootstrap.initdb.owner)"
             " || (has(self.spec.bootstrap.initdb.database)"
-            f" ? {_free_role('self.spec.bootstrap.initdb.database')} : {_free_role('self.metadata.name')})",
-            message="PostgreSQL keeps the role of the database's name for itself: give another",
+            f" ? {_unreserved_role('self.spec.bootstrap.initdb.database')}"
+            f" : {_unreserved_role('self.metadata.name')})",
+            message="the default owner, the database's name, is reserved: set another name",
             field_path=".spec.bootstrap.initdb.owner",
         ),
         Rule(
             rule="int(self.spec.version) >= int(oldSelf.spec.version)"
             " || (has(self.status) && has(self.status.version)"
             " && self.status.version.startsWith(self.spec.version + '.'))",
-            message="version cannot be lowered: data are never brought back to a former one",
+            message="version cannot be lowered: data cannot be downgraded",
             field_path=".spec.version",
         ),
     ],
 )
 class PostgreSQLCluster(Resource[PostgreSQLClusterSpec, PostgreSQLClusterStatus]):
-    """A PostgreSQL server with replicas, one of which takes over when the primary fails."""
+    """A PostgreSQL primary and its replicas, with automatic failover."""
 
     @property
     def synchronous_mode(self) -> SynchronousMode:
-        """Synchronous replication, default included."""
-        return self.spec.postgresql.synchronous.mode or ("Quorum" if self.spec.instances >= 3 else "Off")
+        """Mode of synchronous replication, default included."""
+        return self.spec.postgresql.synchronous.mode or ("Quorum" if self.spec.instances >= 3 else "Disabled")

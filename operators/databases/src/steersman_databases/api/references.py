@@ -1,4 +1,4 @@
-"""Where a database or a user lives: a cluster of ours, or any server."""
+"""References of databases and users to clusters, servers and Secrets."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ TlsMode = Literal["VerifyFull", "VerifyCA", "Require", "Disable"]
 
 
 class ClusterReference(FrozenStruct):
-    """A cluster of this operator's."""
+    """A cluster of this operator."""
 
     name: Name
     """Name of the cluster."""
     namespace: Namespace | None = None
-    """Its namespace; that of this object unless given. A cluster elsewhere must let it in by allowedNamespaces."""
+    """Namespace of the cluster. Defaults to that of this object. A cluster in another namespace must list this one
+    in allowedNamespaces."""
     kind: ClusterKind = "PostgreSQLCluster"
     """Kind of the cluster."""
 
 
 ON_MYSQL = "(has(self.clusterRef) && has(self.clusterRef.kind) && self.clusterRef.kind == 'MySQLCluster')"
-"""In rules of a spec: whether its cluster is one of MySQL's."""
+"""CEL condition of specs that refer to a ``MySQLCluster``."""
 
 
 def engine_of(reference: ClusterReference | None) -> EngineName:
-    """The engine of a cluster that is referred to; PostgreSQL where none is."""
+    """Return the engine of a cluster reference, by default PostgreSQL."""
     return "mysql" if reference is not None and reference.kind == "MySQLCluster" else "postgresql"
 
 
@@ -38,36 +39,36 @@ class ServiceReference(FrozenStruct):
     name: ServiceName
     """Name of the Service."""
     namespace: Namespace | None = None
-    """Its namespace; that of this object unless given. A Service elsewhere must let it in by the annotation
-    databases.steersman.dev/allowed-namespaces."""
+    """Namespace of the Service. Defaults to that of this object. A Service in another namespace must list this one
+    in the annotation databases.steersman.dev/allowed-namespaces."""
 
 
 class AdministratorReference(FrozenStruct):
-    """The Secret that holds the name and the password of an account which may make databases and users."""
+    """Secret of an account that can create databases and users."""
 
     name: Name
     """Name of the Secret."""
     namespace: Namespace | None = None
-    """Its namespace; that of this object unless given. A Secret elsewhere must let it in by the annotation
-    databases.steersman.dev/allowed-namespaces."""
+    """Namespace of the Secret. Defaults to that of this object. A Secret in another namespace must list this one in
+    the annotation databases.steersman.dev/allowed-namespaces."""
     username_key: Key = "username"
-    """Key of the name."""
+    """Key of the user name."""
     password_key: Key = "password"  # noqa: S105 - the name of a key
     """Key of the password."""
 
 
 class KeySelector(FrozenStruct):
-    """One key of a Secret or a ConfigMap in the namespace of this object."""
+    """A key of a Secret or ConfigMap in this object's namespace."""
 
     name: Name
     """Name of the Secret or ConfigMap."""
     key: Key
-    """The key in it."""
+    """Key in the Secret or ConfigMap."""
 
 
 @schema(rules=[exactly_one_of("secretKeyRef", "configMapKeyRef")])
-class Authority(FrozenStruct):
-    """Where the certificates of those who may sign a server's stand, in PEM."""
+class CertificateAuthoritySource(FrozenStruct):
+    """CA certificates of a server, in PEM."""
 
     secret_key_ref: KeySelector | None = None
     """A key of a Secret."""
@@ -76,15 +77,18 @@ class Authority(FrozenStruct):
 
 
 class ServerTls(FrozenStruct):
-    """How the operator verifies a server."""
+    """TLS verification of a server."""
 
     mode: TlsMode = "VerifyFull"
-    """VerifyFull (chain and name), VerifyCA (the chain), Require (encrypted, to anybody), Disable (in clear text;
-    as Require on MySQL)."""
-    ca: Authority | None = None
-    """Who signs the server's certificate; the authorities that the operator's image trusts unless given."""
+    """TLS mode.
+
+    VerifyFull (certificate chain and name), VerifyCA (certificate chain), Require (TLS without verification) or
+    Disable (no TLS; on MySQL the same as Require).
+    """
+    ca: CertificateAuthoritySource | None = None
+    """CA certificates of the server. Defaults to those that the operator's image trusts."""
     client_certificate: Name | None = None
-    """Secret of type kubernetes.io/tls that the operator shows to the server."""
+    """Secret of type kubernetes.io/tls with the client certificate of the operator."""
 
 
 @schema(
@@ -99,25 +103,28 @@ class ServerTls(FrozenStruct):
     ]
 )
 class ServerReference(FrozenStruct):
-    """Any server that can be reached: RDS, one in a machine, one of another operator's."""
+    """An existing server that this operator does not manage, such as RDS."""
 
     host: Annotated[str, Field(min_length=1, max_length=253, pattern=PRINTABLE)] | None = None
-    """DNS name or address. Immutable."""
+    """DNS name or IP address. Immutable."""
     service: ServiceReference | None = None
-    """A Service in front of it. Immutable."""
+    """Service of the server. Immutable."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """Port; that of the engine unless given. Immutable."""
+    """Port. Defaults to that of the engine. Immutable."""
     administrator: AdministratorReference
-    """The Secret with the account that the operator uses."""
+    """Secret of the account that the operator uses."""
     maintenance_database: SqlName | None = None
-    """PostgreSQL: the database that the operator logs in to; postgres unless given."""
+    """PostgreSQL: database that the operator connects to. Defaults to postgres."""
     tls: ServerTls = ServerTls()
-    """How the server is verified."""
+    """TLS verification of the server."""
 
 
-KEPT_SERVER = Rule(
+SAME_SERVER_RULE = Rule(
     rule="has(self.serverRef) == has(oldSelf.serverRef)",
     message="serverRef is neither given nor taken away later: create a new object",
     field_path=".serverRef",
 )
-"""Of a spec with ``serverRef``: its administrator and TLS may change, its presence not."""
+"""Rule that keeps ``serverRef`` present or absent.
+
+Its administrator and TLS may change.
+"""

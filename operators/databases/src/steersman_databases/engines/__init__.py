@@ -1,19 +1,18 @@
-"""Database servers as the operator sees them: a narrow port, and one implementation for each engine.
+"""Database servers behind one interface, with an implementation per engine.
 
 ```python
-contents = engine_named("postgresql")
-sessions = contents.connect(server)
-for change in await settle(contents, sessions, DesiredDatabase("orders", "clerk")):
+engine = sql_engine_named("postgresql")
+sessions = engine.connect(server)
+for change in await reconcile_sql(engine, sessions, DesiredDatabase("orders", "clerk")):
     ...  # an Event: change.reason, change.message
 ```
 
-`port` holds what is asked of an engine, `errors` what can go wrong, `postgresql` and `mysql` the SQL, `model` a
-server in memory that passes the same tests as the real ones, `versions` the images, `uri` the connection strings.
+`registry` lists the engines, `sql.sql_engine` holds the interface, `errors` the failures, `postgresql` and `mysql`
+the SQL, `versions` the images, and `uri` the connection strings. This package imports no driver, so that
+``kubectl steersman`` starts fast.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from .errors import (
     AdministratorRejected,
@@ -24,43 +23,26 @@ from .errors import (
     UnknownEngine,
     UnsupportedVersion,
 )
-from .mysql import MySQL
-from .plan import Change
-from .port import Contents
-from .postgresql import PostgreSQL
-from .server import Credentials, Endpoint
+from .server import ServerEndpoint, SqlCredentials
+from .sql.sql_engine import SqlEngine
+from .sql.sql_plan import SqlChange
 from .uri import connection_uri, jdbc_uri, masked_uri
 from .versions import SUPPORTED_VERSIONS, image, override_variable
 
-ENGINES: Mapping[str, PostgreSQL | MySQL] = {engine.name: engine for engine in (PostgreSQL(), MySQL())}
-
-
-def engine_named(name: str) -> Contents:
-    """The engine of this name. Raises `UnknownEngine`, which says what names there are."""
-    try:
-        return ENGINES[name]
-    except KeyError:
-        raise UnknownEngine(name, ENGINES) from None
-
-
 __all__ = [
-    "ENGINES",
     "SUPPORTED_VERSIONS",
     "AdministratorRejected",
-    "Change",
-    "Contents",
-    "Credentials",
-    "Endpoint",
     "EngineError",
     "InvalidName",
-    "MySQL",
-    "PostgreSQL",
+    "ServerEndpoint",
     "ServerUnreachable",
+    "SqlChange",
+    "SqlCredentials",
+    "SqlEngine",
     "SqlFailed",
     "UnknownEngine",
     "UnsupportedVersion",
     "connection_uri",
-    "engine_named",
     "image",
     "jdbc_uri",
     "masked_uri",

@@ -1,33 +1,33 @@
-"""What can go wrong between the operator and a database server.
+"""Errors between the operator and a database server.
 
 ```
 EngineError
-├── InvalidName            the spec asks for something that can never be; retrying is of no use
-├── NotSupported           this engine, or this version of the server, does not have what the spec asks for
-├── NotPermitted           a guest asks for what is not its namespace's to have
-├── AlreadyExists          something of this name is there, and nobody's who may be asked
-├── Claimed                another object has this name on the server
-├── ImmutableOnServer      it is there, otherwise, and cannot be changed
-├── ExtensionUnavailable   the server has no such extension, or not in this version
-├── OwnerMissing           the role that is to own something is not there
-├── StillNeeded            a user is not dropped: what it made would be lost
-│   ├── HeirMissing        there is nobody to give what it owns to
-│   └── DefinerNeeded      something stored acts as it, and fails without it
-├── ObjectsMissing         all is done but what waits for objects that are not there yet
-├── Raced                  somebody else was at it at the same time: look again
-├── UnknownEngine          no such engine
+├── InvalidName            the spec requests a name that is never possible; a retry does not help
+├── NotSupported           the engine, or this version, lacks a feature that the spec requests
+├── NotPermitted           a guest requests an object that does not belong to its namespace
+├── AlreadyExists          an object of this name exists and has no ownership mark
+├── OwnedByAnother         another object owns this name on the server
+├── ImmutableProperty      it exists with another value that cannot be changed
+├── ExtensionUnavailable   the server lacks the extension, or this version of it
+├── OwnerMissing           the role that should own an object does not exist
+├── DropBlocked            a user is not dropped: its objects would be lost
+│   ├── NoReassignTarget   no role is named that could own its objects
+│   └── DefinerInUse       a stored object acts as the user and fails without it
+├── ObjectsMissing         all is done except what depends on missing objects
+├── ConcurrentChange       another client changed the server at the same time: inspect again
+├── UnknownEngine          there is no such engine
 ├── UnsupportedVersion     the engine exists, this version of it does not
-├── ServerUnreachable      no connection, no answer in time, starting, stopping: try again later
-│   ├── AccessRefused      its access rules do not let this user in from here, whatever the password
-│   ├── CertificateRefused one of the two does not take the other's certificate
-│   ├── LimitReached       the password is right, and as many use it, or the server, as may
-│   └── RoleMissing        who logs in without a password is not there, or not yet
-├── AdministratorRejected  the server answers, but does not take the administrator's credentials
+├── ServerUnreachable      no connection, no response in time, starting, stopping: retry later
+│   ├── AccessDenied       access rules do not let this user in from here, whatever the password
+│   ├── CertificateRefused one side does not accept the certificate of the other
+│   ├── LimitReached       the password is right, but a limit of connections or queries is reached
+│   └── RoleMissing        a role that logs in without a password does not exist (yet)
+├── AdministratorRejected  the server responds, but rejects the administrator's credentials
 └── SqlFailed              the server refused a statement
-    └── StillGranted       what somebody has of a former database would open the next of its name
+    └── PrivilegeNotRevocable  a grant on a dropped database would apply to the next one of its name
 ```
 
-No message, attribute or chained exception holds a password: they end in Events, conditions and logs.
+No message, attribute or chained exception holds a password, because they end in Events, conditions and logs.
 """
 
 from __future__ import annotations
@@ -36,31 +36,32 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from .desired import Claim
-    from .plan import Change
-    from .server import Endpoint
+    from .server import ServerEndpoint
+    from .sql.desired import OwnershipMark
+    from .sql.sql_plan import SqlChange
 
 
 class EngineError(Exception):
-    """Base of all errors here.
+    """Base class of all errors of engines.
 
-    `changes` holds what had been changed on the server before the error, so that it can still be reported.
-    `next_step` is what to do about it, where that is other than for most errors of its reason; "" where the message
-    says it already.
+    Attributes:
+        changes: changes on the server before the error, so that they can still be reported.
+        advice: the next step, if it differs from the usual one of the reason. "" if the message contains it already.
     """
 
-    changes: tuple[Change, ...] = ()
-    next_step: ClassVar[str | None] = None
+    changes: tuple[SqlChange, ...] = ()
+    advice: ClassVar[str | None] = None
 
 
 class InvalidName(EngineError):
-    """A database name, a username or a password that the engine cannot or must not use.
+    """Name or password that the engine cannot or must not use.
 
-    `field` is the field as the user wrote it (`databaseName`, `username`, `password`), `reason` says what is
-    wrong and what to do instead.
+    Attributes:
+        field: the field as the user wrote it (`databaseName`, `username`, `password`).
+        reason: the problem, and what to do instead.
     """
 
-    next_step = ""
+    advice = ""
 
     def __init__(self, field: str, value: str, reason: str) -> None:
         shown = f'{field} "{value}"' if field != "password" else "the password"
@@ -70,14 +71,14 @@ class InvalidName(EngineError):
 
 
 class NotPermitted(EngineError):
-    """A guest on the server asks for what is not its own namespace's to have."""
+    """A guest on the server requests an object of another namespace."""
 
-    def __init__(self, what: str, name: str, reason: str = "is not declared in this namespace") -> None:
-        super().__init__(f"{what} {name} {reason}")
+    def __init__(self, kind: str, name: str, reason: str = "is not declared in this namespace") -> None:
+        super().__init__(f"{kind} {name} {reason}")
 
 
 class NotSupported(EngineError):
-    """The engine, or this version of the server, does not have what a field asks for."""
+    """The engine, or this version, lacks a feature that a field requests."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field} cannot be used: {reason}")
@@ -86,42 +87,45 @@ class NotSupported(EngineError):
 
 
 class AlreadyExists(EngineError):
-    """Something of this name is on the server, and nothing says that it is ours."""
+    """An object of this name exists without an ownership mark."""
 
-    next_step = ""
+    advice = ""
 
-    def __init__(self, what: str, name: str) -> None:
+    def __init__(self, kind: str, name: str) -> None:
         super().__init__(
-            f"{what} {name} is on the server already and was not made by this object:"
-            " set spec.adopt to true to take it over, or choose another name"
+            f"{kind} {name} already exists on the server without an ownership mark."
+            " Set spec.adopt to true to adopt it, or choose another name"
         )
 
 
-class Claimed(EngineError):
-    """Something on the server bears another object's mark. `owner` is that mark."""
+class OwnedByAnother(EngineError):
+    """An object on the server has another owner's mark.
 
-    next_step = ""
+    `owner` is that mark.
+    """
 
-    def __init__(self, what: str, name: str, owner: Claim) -> None:
-        super().__init__(f"{what} {name} on the server belongs to another object: choose another name")
+    advice = ""
+
+    def __init__(self, kind: str, name: str, owner: OwnershipMark) -> None:
+        super().__init__(f"{kind} {name} on the server belongs to another object. Choose another name")
         self.owner = owner
 
 
-class ImmutableOnServer(EngineError):
-    """It is there, but made otherwise than declared, and the server cannot change it."""
+class ImmutableProperty(EngineError):
+    """It exists with another value, and the server cannot change it."""
 
-    next_step = ""
+    advice = ""
 
-    def __init__(self, field: str, found: str, wanted: str) -> None:
+    def __init__(self, field: str, found: str, desired: str) -> None:
         super().__init__(
-            f'{field} is "{found}" on the server and "{wanted}" in the spec, and cannot be changed there:'
-            " declare what is there, or make a new database and copy the data"
+            f'{field} is "{found}" on the server and "{desired}" in the spec, and the server cannot change it.'
+            " Declare the current value, or create a new database and copy the data"
         )
         self.field = field
 
 
 class ExtensionUnavailable(EngineError):
-    """The server's image has no such extension, or not in this version."""
+    """The server's image lacks the extension, or this version of it."""
 
     def __init__(self, name: str, version: str | None, versions: Iterable[str]) -> None:
         known = f"; it has {_either(versions)}" if versions else ""
@@ -129,58 +133,72 @@ class ExtensionUnavailable(EngineError):
 
 
 class OwnerMissing(EngineError):
-    """The role that is to own something is not on the server."""
+    """The role that should own an object does not exist."""
 
-    next_step = ""
+    advice = ""
 
     def __init__(self, owner: str) -> None:
-        super().__init__(f"the owner {owner} is not on the server: declare it as a DatabaseUser, or name another")
+        super().__init__(
+            f"owner {owner} does not exist on the server. Declare it as a DatabaseUser, or set another owner"
+        )
         self.owner = owner
 
 
-_NAMED = 3
+_MAX_LISTED = 3
 
 
-class StillNeeded(EngineError):
-    """A user is not dropped: what it made would be lost. `cause` says so without what to do about it."""
+class DropBlocked(EngineError):
+    """A user is not dropped because its objects would be lost.
 
-    next_step = ""
+    `cause` is the message without the next step.
+    """
+
+    advice = ""
 
     def __init__(self, cause: str, step: str) -> None:
         self.cause = cause
-        super().__init__(f"{cause}: {step}")
+        super().__init__(f"{cause}. {step}")
 
 
-class HeirMissing(StillNeeded):
-    """A user owns things, and there is nobody to give them to."""
+class NoReassignTarget(DropBlocked):
+    """A user owns objects, and no role is named as new owner."""
 
     def __init__(self, user: str, database: str, reason: str) -> None:
-        cause = f"{user} owns things in database {database} and {reason}"
-        super().__init__(cause, "name in spec.reassignTo who shall have them")
+        cause = f"{user} owns objects in database {database} and {reason}"
+        super().__init__(cause, "Set spec.reassignTo to the new owner")
 
 
-class DefinerNeeded(StillNeeded):
-    """Views or stored programs act as a user, and fail without it. `acting` are they: `view shop.sums`, …"""
+class DefinerInUse(DropBlocked):
+    """Views or stored programs act as a user and fail without it.
 
-    def __init__(self, user: str, acting: Sequence[str]) -> None:
-        more = len(acting) - _NAMED
-        named = [*acting[:_NAMED], *([f"{more} more"] if more > 0 else [])]
+    `definers` lists them, such as `view shop.sums`.
+    """
+
+    def __init__(self, user: str, definers: Sequence[str]) -> None:
+        omitted = len(definers) - _MAX_LISTED
+        named = [*definers[:_MAX_LISTED], *([f"{omitted} more"] if omitted > 0 else [])]
         listed = " and ".join(part for part in (", ".join(named[:-1]), named[-1]) if part)
-        super().__init__(f"{user} is the definer of {listed}", "give each another definer, or drop it")
+        super().__init__(f"{user} is the definer of {listed}", "Change their definer, or drop them")
 
 
 class ObjectsMissing(EngineError):
-    """What is declared could be done but for this. `missing` are sentence parts."""
+    """Only these objects are missing for the declared state.
+
+    `missing` are parts of a sentence.
+    """
 
     def __init__(self, missing: tuple[str, ...]) -> None:
         super().__init__("; ".join(missing))
         self.missing = missing
 
 
-class Raced(EngineError):
-    """The server's state changed under our hands: no error, but a reason to look again."""
+class ConcurrentChange(EngineError):
+    """The server's state changed during the work.
 
-    next_step = ""
+    This is not a failure, but a reason to inspect again.
+    """
+
+    advice = ""
 
     def __init__(self, failure: SqlFailed) -> None:
         super().__init__(str(failure))
@@ -190,73 +208,92 @@ class Raced(EngineError):
 class UnknownEngine(EngineError):
     """There is no engine of this name."""
 
-    next_step = ""
+    advice = ""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f'engine "{name}" is unknown: use {_either(known)}')
+        super().__init__(f'engine "{name}" is not supported. Use {_either(known)}')
         self.name = name
 
 
 class UnsupportedVersion(EngineError):
-    """The engine is known, but not in this version."""
+    """The engine exists, but not in this version."""
 
-    next_step = ""
+    advice = ""
 
     def __init__(self, engine: str, version: str, supported: Iterable[str]) -> None:
-        super().__init__(f'version "{version}" of {engine} is not supported: use {_either(supported)}')
+        super().__init__(f'version "{version}" of {engine} is not supported. Use {_either(supported)}')
         self.engine = engine
         self.version = version
 
 
 class ServerUnreachable(EngineError):
-    """The server cannot be reached, does not answer in time, or is starting or stopping. Worth a retry."""
+    """The server is unreachable, responds too late, or is starting or stopping.
 
-    def __init__(self, endpoint: Endpoint, reason: str) -> None:
+    A retry makes sense.
+    """
+
+    def __init__(self, endpoint: ServerEndpoint, reason: str) -> None:
         super().__init__(f"cannot reach {endpoint}: {reason}")
         self.endpoint = endpoint
         self.reason = reason
 
 
-class AccessRefused(ServerUnreachable):
-    """The server's access rules do not let a user in by a password, or not from here; it was not looked at."""
+class AccessDenied(ServerUnreachable):
+    """The access rules do not let a user in by password.
 
-    next_step = (
-        "let this user in by scram-sha-256 from where the operator runs, in postgresql.pgHba of a cluster, or in"
-        " pg_hba.conf of another server; one whose password is rotated has two names, and +name there is both"
+    They may do so from other addresses. The server has not checked the password.
+    """
+
+    advice = (
+        "Permit this user by scram-sha-256 from the operator's address, in postgresql.pgHba of a cluster or in"
+        " pg_hba.conf of another server. A user with rotation has two roles: +name there matches both"
     )
 
 
 class CertificateRefused(ServerUnreachable):
-    """TLS fails: the server or the operator does not take the other's certificate."""
+    """TLS fails: one side does not accept the other's certificate."""
 
-    next_step = (
-        "see that each knows who signed the other's certificate, which must be valid and name the host that is asked;"
-        " where a cluster's own authority was lost, its servers know the new one within three minutes"
+    advice = (
+        "Check that operator and server trust each other's CA, and that the server's certificate is valid for the "
+        "host."
+        " After the loss of a cluster's CA, its servers trust the new one within 3 minutes"
     )
 
 
 class LimitReached(ServerUnreachable):
-    """The server has taken the password, but nobody more may come in, or ask, for now."""
+    """The server accepted the password, but a limit is reached.
 
-    next_step = "end sessions, or raise the limit that its words name"
+    No further connection or query is allowed at the moment.
+    """
+
+    advice = "End sessions, or raise the limit in the message"
 
 
 class RoleMissing(ServerUnreachable):
-    """Who logs in is not there, as is said where no password is asked for. A cluster's own are about to be made."""
+    """The role that logs in does not exist.
 
-    next_step = "make the role; those of a cluster's own are made by its operator"
+    Servers say so if no password is required. The roles of a cluster will be created soon.
+    """
+
+    advice = "Create the role. The operator creates those of its own clusters"
 
 
 class AdministratorRejected(EngineError):
-    """The server does not accept the administrator's username and password; `words` are the server's."""
+    """The server rejects the administrator's username or password.
 
-    def __init__(self, username: str, words: str) -> None:
-        super().__init__(f'the server rejected the administrator "{username}": {words}')
+    `message` is the server's error message.
+    """
+
+    def __init__(self, username: str, message: str) -> None:
+        super().__init__(f'the server rejected the administrator "{username}": {message}')
         self.username = username
 
 
 class LoginRejected(Exception):
-    """The server does not let this user in. `number` is MySQL's error number, which tells why."""
+    """The server does not let this user in.
+
+    `number` is MySQL's error number, which identifies the cause.
+    """
 
     def __init__(self, message: str, number: int = 0) -> None:
         super().__init__(message)
@@ -266,31 +303,35 @@ class LoginRejected(Exception):
 class SqlFailed(EngineError):
     """The server refused a statement.
 
-    `sqlstate` is the SQL standard's five characters where the server sent them, otherwise `None`; `doing`
-    says in words what was tried.
+    Attributes:
+        sqlstate: five characters of the SQL standard, or None if the server sent none.
+        operation: description of the attempted operation.
     """
 
-    def __init__(self, doing: str, sqlstate: str | None, message: str) -> None:
-        super().__init__(f"{doing}: {message}" + (f" (SQLSTATE {sqlstate})" if sqlstate else ""))
-        self.doing = doing
+    def __init__(self, operation: str, sqlstate: str | None, message: str) -> None:
+        super().__init__(f"{operation}: {message}" + (f" (SQLSTATE {sqlstate})" if sqlstate else ""))
+        self.operation = operation
         self.sqlstate = sqlstate
         self.message = message
 
     @classmethod
-    def of(cls, failures: Sequence[SqlFailed]) -> SqlFailed:
-        """The first of several, in whose words are all of them."""
+    def from_failures(cls, failures: Sequence[SqlFailed]) -> SqlFailed:
+        """Return the first of several failures, with the messages of all."""
         first = failures[0]
         first.args = ("; ".join(map(str, failures)),)
         return first
 
 
-class StillGranted(SqlFailed):
-    """What somebody was granted on a former database cannot be taken away, and would open the next of its name; or
-    what everybody was granted on one that is there."""
+class PrivilegeNotRevocable(SqlFailed):
+    """The administrator cannot revoke a privilege on a database.
 
-    next_step = (
-        "revoke it by hand, where it is a row of mysql.db without a user by DELETE and FLUSH PRIVILEGES; or give the"
-        " administrator the same"
+    It was granted on a dropped database and would apply to the next one of its name, or to all users on an existing
+    database.
+    """
+
+    advice = (
+        "Revoke it manually (a row of mysql.db without a user: by DELETE and FLUSH PRIVILEGES), or grant the"
+        " administrator the same privilege"
     )
 
 

@@ -1,4 +1,4 @@
-"""A server as everything below the controllers knows it: where it is, how to log in, how to know that it is it."""
+"""Connection parameters of a server: endpoint, login, and verification of its identity."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from enum import Enum
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
-    """A username and its password. The password never shows in a `repr`."""
+class SqlCredentials:
+    """Username and password. A `repr` never shows the password."""
 
     username: str
     password: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a server listens. `host` is a DNS name or an address, IPv6 without brackets."""
+class ServerEndpoint:
+    """Host and port of a server.
+
+    `host` is a DNS name or an address, IPv6 without brackets.
+    """
 
     host: str
     port: int
@@ -27,8 +30,8 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientCertificate:
-    """A certificate chain and its key, both PEM. The key never shows in a `repr`."""
+class ClientKeyPair:
+    """Certificate chain and key, both PEM. A `repr` never shows the key."""
 
     chain: bytes
     key: bytes = field(repr=False)
@@ -36,49 +39,51 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How the operator logs in to a server: by password, by certificate, or by both where both are asked for."""
+    """The operator's login: by password, by certificate, or both."""
 
     username: str
     password: str | None = field(default=None, repr=False)
-    certificate: ClientCertificate | None = None
+    certificate: ClientKeyPair | None = None
 
 
 class TLSMode(Enum):
-    """What of a server's certificate is asked. The values are those of `serverRef.tls.mode`."""
+    """Verification of a server's certificate. The values are those of `serverRef.tls.mode`."""
 
     VERIFY_FULL = "VerifyFull"
-    """By a known authority, and for this host."""
+    """Signed by a known authority, for this host."""
     VERIFY_CA = "VerifyCA"
-    """By a known authority, for any host."""
+    """Signed by a known authority, for any host."""
     REQUIRE = "Require"
-    """TLS, with whatever certificate."""
+    """TLS with any certificate."""
     DISABLE = "Disable"
     """No TLS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """How the server is known to be the right one.
+    """Verification of the server's identity.
 
-    `authorities` are PEM certificates; `None` takes the authorities that the machine trusts.
+    `ca_bundle` contains PEM certificates. `None` selects the authorities that the machine trusts.
     """
 
     mode: TLSMode = TLSMode.VERIFY_FULL
-    authorities: bytes | None = None
+    ca_bundle: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """A resolved reference: all that is needed to work on what is inside a server.
+class DatabaseServer:
+    """A resolved reference to a server, ready for connections.
 
-    `engine` is the engine's name, `maintenance_database` the database that everybody may connect to (PostgreSQL).
-    `elevate`, where there is one, gives the login for the few things that need a superuser; it is asked for anew
-    each time, since what it gives may be short-lived.
+    Attributes:
+        engine: name of the engine.
+        maintenance_database: database that all users may connect to (PostgreSQL).
+        superuser_login: returns the login for the few operations that need a superuser. It is called each time,
+            because its credentials may be short-lived.
     """
 
     engine: str
-    endpoint: Endpoint
+    endpoint: ServerEndpoint
     login: Login
     verification: Verification
     maintenance_database: str = "postgres"
-    elevate: Callable[[], Login] | None = field(default=None, repr=False, compare=False)
+    superuser_login: Callable[[], Login] | None = field(default=None, repr=False, compare=False)

@@ -1,4 +1,4 @@
-"""What the pods of every engine's instances have in common."""
+"""Shared parts of the instance pods of all engines."""
 
 from __future__ import annotations
 
@@ -6,10 +6,25 @@ from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 from steersman.api.apply import core
+from steersman.api.core_v1 import ContainerStatus, Pod
 
-from .cluster import ClusterView
+from .cluster_engine import DeclaredCluster
 
-_FIELDS = {
+AGENT_CONTAINER = "agent"
+METRICS_PORT = 9187
+"""Port of the agent's exporter, with TLS."""
+STORE_PATH = "/etc/steersman/backup"
+"""Mount path of the object store's Secret. It is optional: a new store restarts no pod."""
+
+# The loop keeps the container running, hence the pod ready, while the agent restarts or where an older image has
+# none. Process 1 ignores SIGTERM unless it has a handler.
+_AGENT_LOOP = """trap 'kill -TERM $child; wait $child; exit 0' TERM INT
+while :; do
+  steersman-instance agent "$0" & child=$!; wait $child
+  sleep 10 & child=$!; wait $child
+done"""
+
+_DOWNWARD_API_FIELDS = {
     "POD_NAME": "metadata.name",
     "POD_NAMESPACE": "metadata.namespace",
     "POD_UID": "metadata.uid",
@@ -19,7 +34,7 @@ _FIELDS = {
 
 
 class ServerContainer(TypedDict):
-    """A server's container, whatever it does."""
+    """A container with the server's image."""
 
     name: str
     image: str
@@ -30,29 +45,29 @@ class ServerContainer(TypedDict):
 
 
 def server_container(
-    cluster: ClusterView,
+    cluster: DeclaredCluster,
     ports: Mapping[str, int],
     mounts: Mapping[str, str],
     *,
     fields: Mapping[str, str] | None = None,
 ) -> ServerContainer:
-    """The cluster's image, which knows its pod.
+    """Return a container of the cluster's image with its pod's fields.
 
     Args:
         ports: by name.
-        mounts: where each volume is; what is below ``/etc`` is read only.
-        fields: of the pod, by the variables that tell them, beside those that all have.
+        mounts: paths by volume; those below ``/etc`` are read-only.
+        fields: pod fields by environment variable, in addition to common ones.
     """
     return {
         "name": "server",
         "image": cluster.image,
-        "image_pull_policy": cluster.pods.image_pull_policy,
+        "image_pull_policy": cluster.pod_settings.image_pull_policy,
         "env": [
             core.EnvVar(
                 name=name,
                 value_from=core.EnvVarSource(field_ref=core.ObjectFieldSelector(field_path=path)),
             )
-            for name, path in {**_FIELDS, **(fields or {})}.items()
+            for name, path in {**_DOWNWARD_API_FIELDS, **(fields or {})}.items()
         ],
         "ports": [core.ContainerPort(name=name, container_port=port, protocol="TCP") for name, port in ports.items()],
         "volume_mounts": [
@@ -64,8 +79,40 @@ def server_container(
     }
 
 
-def server_volumes(cluster: ClusterView) -> Sequence[core.Volume]:
-    """What is lost with the pod, and the certificates of the server and of its members to each other."""
+def agent_container(server: ServerContainer, engine: str, ports: Mapping[str, int]) -> core.Container:
+    """Return the container of the agent, for backups and metrics.
+
+    It shares the image and the volumes of the server. The server works the same while the agent is missing or
+    broken.
+
+    Args:
+        engine: argument of ``steersman-instance agent``.
+        ports: by name, without the one for metrics.
+    """
+    return core.Container(
+        name=AGENT_CONTAINER,
+        image=server["image"],
+        image_pull_policy=server["image_pull_policy"],
+        command=["/bin/sh", "-c", _AGENT_LOOP, engine],
+        env=server["env"],
+        ports=[
+            core.ContainerPort(name=name, container_port=port, protocol="TCP")
+            for name, port in {"metrics": METRICS_PORT, **ports}.items()
+        ],
+        volume_mounts=server["volume_mounts"],
+    )
+
+
+def server_statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
+    """Return the container statuses of a pod without the agent.
+
+    Failures of the agent do not affect the server.
+    """
+    return tuple(each for each in pod.status.container_statuses if each.name != AGENT_CONTAINER)
+
+
+def server_volumes(cluster: DeclaredCluster) -> Sequence[core.Volume]:
+    """Return the volumes of all engines: temporary files, certificates, object store."""
     names = cluster.names
     return [
         core.Volume(name="tmp", empty_dir=core.EmptyDirVolumeSource(size_limit="1Gi")),
@@ -73,5 +120,9 @@ def server_volumes(cluster: ClusterView) -> Sequence[core.Volume]:
         *(
             core.Volume(name=name, secret=core.SecretVolumeSource(secret_name=key.name, default_mode=0o440))
             for name, key in (("tls", names.server_certificate), ("peer", names.peer_certificate))
+        ),
+        core.Volume(
+            name="backup",
+            secret=core.SecretVolumeSource(secret_name=names.backup_secret.name, default_mode=0o440, optional=True),
         ),
     ]

@@ -1,4 +1,7 @@
-"""Which versions of which engine there are, and the images that run them: the only place that knows."""
+"""Supported versions of each engine, and the images that run them.
+
+No other module knows them.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,18 @@ SUPPORTED_VERSIONS: Mapping[str, Mapping[str, str]] = {
 UPGRADES: Mapping[tuple[str, str, str], str] = {
     ("postgresql", "15", "17"): "steersman.dev/postgresql-upgrade:15-17",
 }
-"""Engine name, version of the data, version that is wanted → image with the programs of both."""
+"""Engine, version of the data, desired version → image with both programs."""
 
 
 def image(engine: str, version: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The image that runs this version of this engine.
+    """Return the image that runs this version of this engine.
 
-    The environment overrides it, as the operator's Deployment does where images come from another registry:
-    `STEERSMAN_IMAGE_MYSQL_9_7` for MySQL 9.7.
+    An environment variable overrides it if images come from another registry: `STEERSMAN_IMAGE_MYSQL_9_7` for
+    MySQL 9.7, set in the operator's Deployment.
 
-    Raises `UnknownEngine` or `UnsupportedVersion`, which say what there is.
+    Raises:
+        UnknownEngine: there is no such engine. The message lists the engines.
+        UnsupportedVersion: there is no such version. The message lists the versions.
     """
     versions = SUPPORTED_VERSIONS.get(engine)
     if versions is None:
@@ -34,20 +39,25 @@ def image(engine: str, version: str, environ: Mapping[str, str] = os.environ) ->
     return environ.get(override_variable(engine, version)) or versions[version]
 
 
-def upgrade_image(engine: str, former: str, version: str, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The image that upgrades data in place; None where nothing leads from ``former`` to ``version``.
+def upgrade_image(
+    engine: str, from_version: str, to_version: str, environ: Mapping[str, str] = os.environ
+) -> str | None:
+    """Return the image that upgrades data in place.
 
-    Overridden as `image` is, by `STEERSMAN_IMAGE_POSTGRESQL_15_17`.
+    None if there is no such upgrade. `STEERSMAN_IMAGE_POSTGRESQL_15_17` overrides it, as with `image`.
     """
-    known = UPGRADES.get((engine, former, version))
-    return known and (environ.get(override_variable(engine, f"{former}-{version}")) or known)
+    known = UPGRADES.get((engine, from_version, to_version))
+    return known and (environ.get(override_variable(engine, f"{from_version}-{to_version}")) or known)
 
 
-def ordered(version: str) -> tuple[int, ...]:
-    """17 and 9.7 as numbers; what is none comes first."""
+def version_tuple(version: str) -> tuple[int, ...]:
+    """Return 17 or 9.7 as a tuple of numbers.
+
+    Text that is not a version sorts first.
+    """
     return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
 def override_variable(engine: str, version: str) -> str:
-    """The environment variable that overrides an image, `STEERSMAN_IMAGE_POSTGRESQL_17`."""
+    """Return the environment variable that overrides an image, `STEERSMAN_IMAGE_POSTGRESQL_17`."""
     return f"STEERSMAN_IMAGE_{engine}_{version}".upper().replace(".", "_").replace("-", "_")

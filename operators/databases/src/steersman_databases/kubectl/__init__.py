@@ -1,1 +1,4 @@
-"""``kubectl steersman``: what people do with clusters, as one command each. It talks to the Kubernetes API only."""
+"""`kubectl steersman`: operations on clusters, one command each.
+
+It uses the Kubernetes API only.
+"""

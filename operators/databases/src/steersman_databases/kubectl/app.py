@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +13,21 @@ from steersman.client import Client
 from steersman.errors import SteersmanError
 from steersman.meta import FrozenStruct, ObjectKey
 from steersman_databases.api import MySQLCluster, PostgreSQLCluster
-from steersman_databases.kubectl import actions, bundle, logs, shell, status
-from steersman_databases.kubectl.found import find_cluster
-from steersman_databases.kubectl.place import WRONG, Place, note, on_cluster, usage
+from steersman_databases.kubectl import bundle, cluster_actions, logs, shell, status
+from steersman_databases.kubectl.backup_commands import backup_command, backups_command
+from steersman_databases.kubectl.clone import clone_command
+from steersman_databases.kubectl.command import (
+    EXIT_PROBLEM_FOUND,
+    CommandContext,
+    on_cluster,
+    print_note,
+    usage_error,
+)
+from steersman_databases.kubectl.insight.advise import advise_command
+from steersman_databases.kubectl.insight.top import top_command
+from steersman_databases.kubectl.insight.why import why_command
+from steersman_databases.kubectl.lookup import find_cluster
+from steersman_databases.kubectl.store_commands import store_app
 
 app = typer.Typer(
     name="kubectl steersman",
@@ -27,8 +38,10 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(desired: bool) -> None:
+    if desired:
+        from importlib.metadata import version
+
         typer.echo(f"steersman-databases {version('steersman-databases')}")
         raise typer.Exit
 
@@ -46,38 +59,38 @@ def plugin(
 
 
 ClusterName = Annotated[str, typer.Argument(metavar="CLUSTER", show_default=False)]
-Wait = Annotated[bool, typer.Option(help="Wait for completion.")]
-Timeout = Annotated[float, typer.Option(help="Seconds to wait.", min=0)]
-Every = Annotated[bool, typer.Option("--all", help="All instances.")]
-_PASSES_ON = {"ignore_unknown_options": True}
-PassedOn = Annotated[list[str] | None, typer.Argument(metavar="-- ARGUMENT", show_default=False)]
+WaitOption = Annotated[bool, typer.Option(help="Wait for completion.")]
+TimeoutOption = Annotated[float, typer.Option(help="Seconds to wait.", min=0)]
+AllOption = Annotated[bool, typer.Option("--all", help="All instances.")]
+_FORWARD_ARGUMENTS = {"ignore_unknown_options": True}
+ForwardedArguments = Annotated[list[str] | None, typer.Argument(metavar="-- ARGUMENT", show_default=False)]
 
 
-class Done(FrozenStruct):
-    """What a command has done."""
+class CommandResult(FrozenStruct):
+    """Result of a command."""
 
     cluster: str
-    done: str
+    action: str
     fenced: tuple[str, ...] | None = None
     primary: str | None = None
 
 
-def _tell(place: Place, done: Done) -> None:
-    def as_kubectl_does() -> None:
-        found = place.run(lambda client, ns: find_cluster(client, ObjectKey(ns, done.cluster)))
-        typer.echo(f"{type(found).api_resource.kind.lower()}/{done.cluster} {done.done}")
+def _print_result(place: CommandContext, result: CommandResult) -> None:
+    def print_line() -> None:
+        found = place.run(lambda client, ns: find_cluster(client, ObjectKey(ns, result.cluster)))
+        typer.echo(f"{type(found).api_resource.kind.lower()}/{result.cluster} {result.action}")
 
-    place.tell(done, as_kubectl_does)
+    place.print_output(result, print_line)
 
 
 @app.command("status")
 @on_cluster
 def status_command(
-    place: Place,
+    place: CommandContext,
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER", show_default=False)] = "",
     everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Clusters of all namespaces.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit code 1 unless the cluster, or each, is Ready.")
+        bool, typer.Option("--check", help="Exit with code 1 unless all shown clusters are Ready.")
     ] = False,
 ) -> None:
     """Show clusters, or one with its instances and what is wrong.
@@ -89,30 +102,32 @@ def status_command(
     Example: kubectl steersman status shop --check -o json
     """
 
-    async def look(client: Client, namespace: str) -> tuple[status.ClusterReport, ...]:
+    async def load(client: Client, namespace: str) -> tuple[status.ClusterReport, ...]:
         if cluster:
-            return (await status.cluster(client, ObjectKey(namespace, cluster)),)
-        return await status.clusters(client, "" if everywhere else namespace)
+            return (await status.load_cluster(client, ObjectKey(namespace, cluster)),)
+        return await status.load_clusters(client, "" if everywhere else namespace)
 
-    found = place.run(look)
+    found = place.run(load)
     if cluster:
-        place.tell(found[0], lambda: status.show(found[0]))
+        place.print_output(found[0], lambda: status.show(found[0]))
     else:
-        place.tell(found, lambda: status.show_all(found, everywhere=everywhere))
+        place.print_output(found, lambda: status.show_all(found, everywhere=everywhere))
         if not found and place.output == "table":
-            note("No clusters found.")
+            print_note("No clusters found.")
     if check and any(each.phase != "Ready" for each in found):
-        raise typer.Exit(WRONG)
+        raise typer.Exit(EXIT_PROBLEM_FOUND)
 
 
 @app.command()
 @on_cluster
 def switchover(
-    place: Place,
+    place: CommandContext,
     cluster: ClusterName,
-    to: Annotated[str, typer.Argument(metavar="INSTANCE", help="The primary to be; the best unless given.")] = "",
-    wait: Wait = True,
-    timeout: Timeout = 60,
+    to: Annotated[
+        str, typer.Argument(metavar="INSTANCE", help="The new primary. Defaults to the best replica.")
+    ] = "",
+    wait: WaitOption = True,
+    timeout: TimeoutOption = 60,
 ) -> None:
     """Make another instance the primary.
 
@@ -122,51 +137,62 @@ def switchover(
     """
     seconds = timeout if wait else None
     last = place.run(
-        lambda client, ns: actions.switch_over(client, ObjectKey(ns, cluster), to or actions.ANY, seconds=seconds)
+        lambda client, ns: cluster_actions.switch_over(
+            client, ObjectKey(ns, cluster), to or cluster_actions.ANY, timeout_seconds=seconds
+        )
     )
     if last is None:
-        _tell(place, Done(cluster=cluster, done="switchover requested"))
+        _print_result(place, CommandResult(cluster=cluster, action="switchover requested"))
     else:
-        _tell(place, Done(cluster=cluster, done=f"switched over from {last.former} to {last.to}", primary=last.to))
+        _print_result(
+            place,
+            CommandResult(cluster=cluster, action=f"switched over from {last.former} to {last.to}", primary=last.to),
+        )
 
 
 @app.command()
 @on_cluster
-def replace(place: Place, cluster: ClusterName, instance: str, wait: Wait = True, timeout: Timeout = 60) -> None:
+def replace(
+    place: CommandContext, cluster: ClusterName, instance: str, wait: WaitOption = True, timeout: TimeoutOption = 60
+) -> None:
     """Rebuild a replica from scratch on a new volume.
 
     Example: kubectl steersman replace shop shop-2
     """
     seconds = timeout if wait else None
-    place.run(lambda client, ns: actions.replace(client, ObjectKey(ns, cluster), instance, seconds=seconds))
-    _tell(place, Done(cluster=cluster, done=f"{'replaced' if wait else 'replacement requested:'} {instance}"))
+    place.run(
+        lambda client, ns: cluster_actions.replace(client, ObjectKey(ns, cluster), instance, timeout_seconds=seconds)
+    )
+    _print_result(
+        place, CommandResult(cluster=cluster, action=f"{'replaced' if wait else 'replacement requested:'} {instance}")
+    )
 
 
 @app.command()
 @on_cluster
-def restart(place: Place, cluster: ClusterName) -> None:
+def restart(place: CommandContext, cluster: ClusterName) -> None:
     """Restart all instances one by one.
 
     The primary is the last, after a switchover.
 
     Example: kubectl steersman restart shop
     """
-    place.run(lambda client, ns: actions.restart(client, ObjectKey(ns, cluster)))
-    _tell(place, Done(cluster=cluster, done="restart requested"))
+    place.run(lambda client, ns: cluster_actions.restart(client, ObjectKey(ns, cluster)))
+    _print_result(place, CommandResult(cluster=cluster, action="restart requested"))
 
 
 Instances = Annotated[list[str] | None, typer.Argument(metavar="INSTANCE", show_default=False)]
 
 
-def _chosen(instances: list[str] | None, every: bool) -> list[str]:
-    if bool(instances) == every:
-        raise usage("name instances, or say --all")
-    return [actions.ALL] if every else instances or []
+def _selected(instances: list[str] | None, all_instances: bool) -> list[str]:
+    if bool(instances) == all_instances:
+        raise usage_error("list instances, or use --all")
+    return [cluster_actions.ALL] if all_instances else instances or []
 
 
 @app.command()
 @on_cluster
-def fence(place: Place, cluster: ClusterName, instances: Instances = None, every: Every = False) -> None:
+def fence(place: CommandContext, cluster: ClusterName, instances: Instances = None, every: AllOption = False) -> None:
     """Stop the servers of instances, and keep their pods.
 
     The data can then be inspected. A fenced primary fails over.
@@ -175,94 +201,107 @@ def fence(place: Place, cluster: ClusterName, instances: Instances = None, every
 
     Example: kubectl steersman fence shop --all
     """
-    fenced = place.run(lambda client, ns: actions.fence(client, ObjectKey(ns, cluster), _chosen(instances, every)))
-    _tell(place, Done(cluster=cluster, done=f"fenced: {', '.join(fenced)}", fenced=fenced))
+    fenced = place.run(
+        lambda client, ns: cluster_actions.fence(client, ObjectKey(ns, cluster), _selected(instances, every))
+    )
+    _print_result(place, CommandResult(cluster=cluster, action=f"fenced: {', '.join(fenced)}", fenced=fenced))
 
 
 @app.command()
 @on_cluster
-def unfence(place: Place, cluster: ClusterName, instances: Instances = None, every: Every = False) -> None:
+def unfence(
+    place: CommandContext, cluster: ClusterName, instances: Instances = None, every: AllOption = False
+) -> None:
     """Let the servers of fenced instances start again.
 
     Example: kubectl steersman unfence shop shop-1
 
     Example: kubectl steersman unfence shop --all
     """
-    fenced = place.run(lambda client, ns: actions.unfence(client, ObjectKey(ns, cluster), _chosen(instances, every)))
-    _tell(
+    fenced = place.run(
+        lambda client, ns: cluster_actions.unfence(client, ObjectKey(ns, cluster), _selected(instances, every))
+    )
+    _print_result(
         place,
-        Done(cluster=cluster, done=f"still fenced: {', '.join(fenced)}" if fenced else "unfenced", fenced=fenced),
+        CommandResult(
+            cluster=cluster, action=f"still fenced: {', '.join(fenced)}" if fenced else "unfenced", fenced=fenced
+        ),
     )
 
 
 @app.command()
 @on_cluster
-def pause(place: Place, cluster: ClusterName) -> None:
+def pause(place: CommandContext, cluster: ClusterName) -> None:
     """Pause the operator for a cluster.
 
     The servers keep running and fail over by themselves.
 
     Example: kubectl steersman pause shop
     """
-    place.run(lambda client, ns: actions.pause(client, ObjectKey(ns, cluster)))
-    _tell(place, Done(cluster=cluster, done="paused"))
+    place.run(lambda client, ns: cluster_actions.pause(client, ObjectKey(ns, cluster)))
+    _print_result(place, CommandResult(cluster=cluster, action="paused"))
 
 
 @app.command()
 @on_cluster
-def resume(place: Place, cluster: ClusterName) -> None:
+def resume(place: CommandContext, cluster: ClusterName) -> None:
     """Resume the operator for a paused cluster.
 
     Example: kubectl steersman resume shop
     """
-    place.run(lambda client, ns: actions.resume(client, ObjectKey(ns, cluster)))
-    _tell(place, Done(cluster=cluster, done="resumed"))
+    place.run(lambda client, ns: cluster_actions.resume(client, ObjectKey(ns, cluster)))
+    _print_result(place, CommandResult(cluster=cluster, action="resumed"))
 
 
 @app.command()
 @on_cluster
-def hibernate(place: Place, cluster: ClusterName, wait: Wait = False, timeout: Timeout = 300) -> None:
+def hibernate(
+    place: CommandContext, cluster: ClusterName, wait: WaitOption = False, timeout: TimeoutOption = 300
+) -> None:
     """Stop all instances of a cluster, and keep its data.
 
     Example: kubectl steersman hibernate shop --wait
     """
     seconds = timeout if wait else None
-    place.run(lambda client, ns: actions.hibernate(client, ObjectKey(ns, cluster), seconds=seconds))
-    _tell(place, Done(cluster=cluster, done="hibernated" if wait else "hibernation requested"))
+    place.run(lambda client, ns: cluster_actions.hibernate(client, ObjectKey(ns, cluster), timeout_seconds=seconds))
+    _print_result(place, CommandResult(cluster=cluster, action="hibernated" if wait else "hibernation requested"))
 
 
 @app.command()
 @on_cluster
-def wake(place: Place, cluster: ClusterName, wait: Wait = False, timeout: Timeout = 300) -> None:
+def wake(place: CommandContext, cluster: ClusterName, wait: WaitOption = False, timeout: TimeoutOption = 300) -> None:
     """Start the instances of a hibernated cluster again.
 
     Example: kubectl steersman wake shop --wait
     """
     seconds = timeout if wait else None
-    place.run(lambda client, ns: actions.wake(client, ObjectKey(ns, cluster), seconds=seconds))
-    _tell(place, Done(cluster=cluster, done="awake" if wait else "wake requested"))
+    place.run(lambda client, ns: cluster_actions.wake(client, ObjectKey(ns, cluster), timeout_seconds=seconds))
+    _print_result(place, CommandResult(cluster=cluster, action="awake" if wait else "start requested"))
 
 
-def _become(place: Place, namespace: str, pod: str, command: list[str]) -> None:
-    """kubectl takes this process over: the terminal, signals and the exit code are the shell's own."""
+def _exec(place: CommandContext, namespace: str, pod: str, command: list[str]) -> None:
+    """Replace this process by kubectl.
+
+    So the terminal, signals and the exit code are the shell's own.
+    """
     terminal = ["--stdin", *(["--tty"] if os.isatty(0) else [])]
-    line = place.kubectl(namespace, "exec", *terminal, f"--container={shell.CONTAINER}", pod, "--", *command)
+    arguments = place.kubectl(namespace, "exec", *terminal, f"--container={shell.CONTAINER}", pod, "--", *command)
     try:
-        os.execvp(line[0], line)  # noqa: S606 - no shell is what is wanted
+        os.execvp(arguments[0], arguments)  # noqa: S606 - no shell is what is wanted
     except FileNotFoundError:
         typer.echo("error: kubectl is not in PATH", err=True)
-        raise typer.Exit(WRONG) from None
+        raise typer.Exit(EXIT_PROBLEM_FOUND) from None
 
 
-@app.command(context_settings=_PASSES_ON)
+@app.command(context_settings=_FORWARD_ARGUMENTS)
 @on_cluster
 def psql(
-    place: Place,
+    place: CommandContext,
     cluster: ClusterName,
-    arguments: PassedOn = None,
+    arguments: ForwardedArguments = None,
     database: Annotated[str, typer.Option("--database", "-d", help="The database.")] = "postgres",
-    replica: Annotated[bool, typer.Option("--replica", help="Ask a replica, not the primary.")] = False,
-    instance: Annotated[str, typer.Option("--instance", help="Ask this instance.")] = "",
+    replica: Annotated[bool, typer.Option("--replica", help="Use a replica instead of the primary.")] = False,
+    instance: Annotated[str, typer.Option("--instance", help="Use this instance.")] = "",
 ) -> None:
     """Open psql as the superuser on the primary.
 
@@ -277,17 +316,17 @@ def psql(
         key = ObjectKey(namespace, cluster)
         return namespace, await shell.member_pod(client, PostgreSQLCluster, key, instance, replica=replica)
 
-    _become(place, *place.run(find), shell.psql(database, arguments or []))
+    _exec(place, *place.run(find), shell.psql_arguments(database, arguments or []))
 
 
-@app.command(context_settings=_PASSES_ON)
+@app.command(context_settings=_FORWARD_ARGUMENTS)
 @on_cluster
 def mysql(
-    place: Place,
+    place: CommandContext,
     cluster: ClusterName,
-    arguments: PassedOn = None,
-    replica: Annotated[bool, typer.Option("--replica", help="Ask a replica, not the primary.")] = False,
-    instance: Annotated[str, typer.Option("--instance", help="Ask this instance.")] = "",
+    arguments: ForwardedArguments = None,
+    replica: Annotated[bool, typer.Option("--replica", help="Use a replica instead of the primary.")] = False,
+    instance: Annotated[str, typer.Option("--instance", help="Use this instance.")] = "",
 ) -> None:
     """Open mysql as root on the primary.
 
@@ -300,18 +339,18 @@ def mysql(
         key = ObjectKey(namespace, cluster)
         return namespace, await shell.member_pod(client, MySQLCluster, key, instance, replica=replica)
 
-    _become(place, *place.run(find), shell.mysql(arguments or []))
+    _exec(place, *place.run(find), shell.mysql_arguments(arguments or []))
 
 
 @app.command("logs")
 @on_cluster
 def logs_command(
-    place: Place,
+    place: CommandContext,
     cluster: ClusterName,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
-    previous: Annotated[bool, typer.Option("--previous", help="Of the containers before their restart.")] = False,
-    tail: Annotated[int, typer.Option(help="Lines of each instance; -1 is all.")] = -1,
-    since: Annotated[int, typer.Option(help="Only of so many seconds; 0 is all.", min=0)] = 0,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stream new lines.")] = False,
+    previous: Annotated[bool, typer.Option("--previous", help="Logs of the previous containers.")] = False,
+    tail: Annotated[int, typer.Option(help="Lines of each instance; -1 means all.")] = -1,
+    since: Annotated[int, typer.Option(help="Lines of the last seconds; 0 means all.", min=0)] = 0,
 ) -> None:
     """Show the logs of all instances, each line with its instance.
 
@@ -319,22 +358,24 @@ def logs_command(
 
     Example: kubectl steersman logs shop -f --since 60
     """
-    wanted = logs.Wanted(
+    desired = logs.LogOptions(
         follow=follow, previous=previous, tail_lines=tail if tail >= 0 else None, since_seconds=since or None
     )
 
     def failed(instance: str, error: SteersmanError) -> None:
-        note(f"{instance}  ({error})")
+        print_note(f"{instance}  ({error})")
 
-    place.run(lambda client, ns: logs.tell(client, ObjectKey(ns, cluster), wanted, typer.echo, failed))
+    place.run(lambda client, ns: logs.print_logs(client, ObjectKey(ns, cluster), desired, typer.echo, failed))
 
 
 @app.command()
 @on_cluster
 def report(
-    place: Place,
+    place: CommandContext,
     cluster: ClusterName,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="The archive; CLUSTER-TIME.tar.gz here.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Path of the archive. Defaults to CLUSTER-TIME.tar.gz.")
+    ] = None,
 ) -> None:
     """Collect objects, Events and logs in an archive, without secrets.
 
@@ -342,17 +383,26 @@ def report(
     """
     path = file or Path(f"{cluster}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar.gz")
 
-    async def work(client: Client, namespace: str) -> bundle.Bundle:
+    async def work(client: Client, namespace: str) -> bundle.SupportBundle:
         collected = await bundle.collect(client, ObjectKey(namespace, cluster))
         collected.write(path)
         return collected
 
     found = place.run(work)
     content = {"file": str(path), "files": sorted(found.files), "missing": found.missing}
-    place.tell(content, lambda: typer.echo(str(path)))
+    place.print_output(content, lambda: typer.echo(str(path)))
     if place.output == "table":
         for name, reason in sorted(found.missing.items()):
-            note(f"without {name}: {reason}")
+            print_note(f"without {name}: {reason}")
+
+
+app.command("backup")(backup_command)
+app.command("backups")(backups_command)
+app.command("clone")(clone_command)
+app.add_typer(store_app, name="store")
+app.command("advise")(advise_command)
+app.command("top")(top_command)
+app.command("why")(why_command)
 
 
 def main() -> None:

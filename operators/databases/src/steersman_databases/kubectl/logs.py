@@ -1,4 +1,4 @@
-"""``logs``: the logs of all instances of a cluster, each line with its instance."""
+"""The command `logs`: each line of all instances with its instance."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from steersman.api.core_v1 import Pod
 from steersman.client import Client
 from steersman.errors import BadRequest, NotFound, SteersmanError
 from steersman.meta import ObjectKey
-from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
-from steersman_databases.kubectl.found import find_cluster
-from steersman_databases.kubectl.place import Refused, named
+from steersman_databases.engines.naming import CLUSTER_LABEL
+from steersman_databases.kubectl.command import OperationRejected, qualified_name
+from steersman_databases.kubectl.lookup import find_cluster
 from steersman_databases.kubectl.shell import CONTAINER
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which lines: as kubectl's own options say it."""
+class LogOptions:
+    """Selection of lines, as kubectl's own options."""
 
     follow: bool = False
     previous: bool = False
@@ -27,60 +27,72 @@ class Wanted:
     container: str = CONTAINER
 
 
-async def members(client: Client, key: ObjectKey) -> list[Pod]:
-    """The pods of a cluster, by name. Raises NotFound without such a cluster, Refused if it has no pod."""
-    await find_cluster(client, key)
-    found = await client.list(Pod, namespace=key.namespace, label_selector=f"{MEMBER_OF_LABEL}={key.name}")
-    if not found.items:
-        raise Refused(f"cluster {named(key)} has no pod now: see kubectl steersman status {key.name}")
-    return sorted(found.items, key=lambda pod: pod.metadata.name)
-
-
-async def tell(
-    client: Client,
-    key: ObjectKey,
-    wanted: Wanted,
-    line: Callable[[str], None],
-    failed: Callable[[str, SteersmanError], None],
-) -> None:
-    """Calls ``line`` with each line of each instance, one instance after the other, or, followed, as they come.
-
-    Args:
-        failed: is called with an instance whose log cannot be had, or not to its end, and why.
+async def pods_of_cluster(client: Client, key: ObjectKey) -> list[Pod]:
+    """Return the pods of a cluster by name.
 
     Raises:
         NotFound: there is no such cluster.
-        Refused: it has no pod, or ``failed`` was called with all instances.
+        OperationRejected: it has no pod.
     """
-    reading = (read(client, pod, wanted, line, failed) for pod in await members(client, key))
-    # Not a TaskGroup: what ends the command, such as a closed pipe, is looked for as it is, and not in a group.
-    had = await asyncio.gather(*reading) if wanted.follow else [await each for each in reading]
-    if not any(had):
-        raise Refused(f"no instance of cluster {named(key)} gives its log")
+    await find_cluster(client, key)
+    found = await client.list(Pod, namespace=key.namespace, label_selector=f"{CLUSTER_LABEL}={key.name}")
+    if not found.items:
+        raise OperationRejected(f"cluster {qualified_name(key)} has no pod. See kubectl steersman status {key.name}")
+    return sorted(found.items, key=lambda pod: pod.metadata.name)
 
 
-async def read(
+async def print_logs(
+    client: Client,
+    key: ObjectKey,
+    options: LogOptions,
+    line: Callable[[str], None],
+    report_failure: Callable[[str, SteersmanError], None],
+) -> None:
+    """Call `line` with each line of each instance.
+
+    Instances come one after the other, or, with `follow`, in the order of their output.
+
+    Args:
+        report_failure: called with an instance whose logs are missing or incomplete, and the reason.
+
+    Raises:
+        NotFound: there is no such cluster.
+        OperationRejected: it has no pod, or all instances failed.
+    """
+    reading = (read_pod_log(client, pod, options, line, report_failure) for pod in await pods_of_cluster(client, key))
+    # Not a TaskGroup: callers expect errors such as a closed pipe themselves, and not in a group.
+    printed = await asyncio.gather(*reading) if options.follow else [await each for each in reading]
+    if not any(printed):
+        raise OperationRejected(f"no logs of cluster {qualified_name(key)} are available")
+
+
+async def read_pod_log(
     client: Client,
     pod: Pod,
-    wanted: Wanted,
+    options: LogOptions,
     line: Callable[[str], None],
-    failed: Callable[[str, SteersmanError], None],
+    report_failure: Callable[[str, SteersmanError], None],
 ) -> bool:
-    """Calls ``line`` with each line of one pod, or ``failed``; gives whether all was told that there is."""
+    """Call `line` with each line of a pod.
+
+    Return True if the logs are complete.
+
+    After an error it calls `report_failure`.
+    """
     instance = pod.metadata.name.removesuffix("-0")
     try:
         async for text in client.logs(
             pod.key,
-            container=wanted.container,
-            follow=wanted.follow,
-            previous=wanted.previous,
-            tail_lines=wanted.tail_lines,
-            since_seconds=wanted.since_seconds,
+            container=options.container,
+            follow=options.follow,
+            previous=options.previous,
+            tail_lines=options.tail_lines,
+            since_seconds=options.since_seconds,
         ):
             line(f"{instance}  {text}")
-    except (BadRequest, NotFound) as error:  # its container has not started, or it went
+    except (BadRequest, NotFound) as error:  # its container has not started, or the pod is gone
         line(f"{instance}  ({error})")
-    except SteersmanError as error:  # as of a node that is gone, whose kubelet the API server asks in vain
-        failed(instance, error)
+    except SteersmanError as error:  # for example, the kubelet of a lost node does not respond to the API server
+        report_failure(instance, error)
         return False
     return True

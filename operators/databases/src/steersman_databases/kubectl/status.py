@@ -1,30 +1,28 @@
-"""``status``: what a cluster is, who its members are, and what is not as it should be."""
+"""The command `status`: a cluster, its members and its problems."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
-import typer
-from rich.console import Console
 from rich.table import Table
 
 from steersman.client import Client
 from steersman.meta import Condition, FrozenStruct, ObjectKey, encode
 from steersman_databases.api import Cluster
-from steersman_databases.api.cluster_parts import ClusterMember, LastSwitchover
-from steersman_databases.api.conditions import next_step
+from steersman_databases.api.cluster_common import ClusterMember, LastSwitchover
 from steersman_databases.api.group import is_paused
-from steersman_databases.api.mysql_cluster import MySQLClusterStatus, MySQLMember, Outage, Recovery
+from steersman_databases.api.maintenance import PendingDisruption
+from steersman_databases.api.mysql_cluster import ForceRecovery, MySQLClusterStatus, MySQLMember, OutageStatus
 from steersman_databases.api.postgresql_cluster import PostgreSQLClusterStatus, PostgreSQLMember
-from steersman_databases.kubectl.found import all_clusters, find_cluster
+from steersman_databases.api.reasons import advice_for
+from steersman_databases.core.sizes import format_bytes
+from steersman_databases.kubectl.lookup import all_clusters, find_cluster
+from steersman_databases.kubectl.tables import plain_table, print_table
 
-_AS_NO_FILE = 500
-"""What is read by a program has no edge to break at."""
 
-
-class Problem(FrozenStruct):
-    """A condition that is not as it should be."""
+class ReportedProblem(FrozenStruct):
+    """A condition with a problem."""
 
     condition: str
     reason: str
@@ -33,7 +31,7 @@ class Problem(FrozenStruct):
 
 
 class ClusterReport(FrozenStruct):
-    """A cluster at a glance."""
+    """Summary of a cluster."""
 
     namespace: str
     name: str
@@ -48,22 +46,27 @@ class ClusterReport(FrozenStruct):
     paused: bool
     members: tuple[ClusterMember, ...]
     last_switchover: LastSwitchover | None
-    outage: Outage | None
-    problems: tuple[Problem, ...]
+    next_window: datetime | None
+    pending_disruptions: tuple[PendingDisruption, ...]
+    outage: OutageStatus | None
+    problems: tuple[ReportedProblem, ...]
 
 
-async def clusters(client: Client, namespace: str) -> tuple[ClusterReport, ...]:
-    """All clusters of a namespace, or, where it is empty, of all."""
+async def load_clusters(client: Client, namespace: str) -> tuple[ClusterReport, ...]:
+    """Return the clusters of a namespace, or of all namespaces.
+
+    An empty name means all.
+    """
     return tuple(report(each) for each in await all_clusters(client, namespace))
 
 
-async def cluster(client: Client, key: ObjectKey) -> ClusterReport:
-    """One cluster. Raises NotFound."""
+async def load_cluster(client: Client, key: ObjectKey) -> ClusterReport:
+    """Return one cluster. Raises NotFound."""
     return report(await find_cluster(client, key))
 
 
 def report(cluster: Cluster) -> ClusterReport:
-    """What stands in the object's status, in the order in which people ask for it."""
+    """Return the summary of an object's status, in order of importance."""
     status, kind = cluster.status, type(cluster).api_resource.kind
     return ClusterReport(
         namespace=cluster.metadata.namespace,
@@ -79,6 +82,8 @@ def report(cluster: Cluster) -> ClusterReport:
         paused=is_paused(cluster),
         members=tuple(sorted(status.members, key=lambda m: (m.role != "Primary", m.name))),
         last_switchover=status.last_switchover,
+        next_window=status.next_window,
+        pending_disruptions=status.pending_disruptions,
         outage=status.outage if isinstance(status, MySQLClusterStatus) else None,
         problems=tuple(
             sorted(_problems(kind, status.conditions), key=lambda p: (p.condition != "Ready", p.condition))
@@ -86,23 +91,23 @@ def report(cluster: Cluster) -> ClusterReport:
     )
 
 
-_BAD_WHEN_TRUE = frozenset({"Paused"})
-_NEWS = frozenset({"MinorAvailable"})
-_ASKS_FOR_CONSENT = frozenset({"ConsentNeeded", "ConsentMismatch"})
+_PROBLEM_WHEN_TRUE = frozenset({"Paused"})
+_INFORMATIONAL_REASONS = frozenset({"MinorUpgradeAvailable", "WaitingForRing", "WaitingForWindow"})
+_CONSENT_REASONS = frozenset({"ConsentRequired", "ConsentMismatch"})
 
 
-def _problems(kind: str, conditions: Iterable[Condition]) -> Iterable[Problem]:
+def _problems(kind: str, conditions: Iterable[Condition]) -> Iterable[ReportedProblem]:
     for condition in conditions:
-        good = "False" if condition.type in _BAD_WHEN_TRUE else "True"
-        if condition.status != good and condition.reason not in _NEWS:
-            advice = next_step(kind, condition.type, condition.reason)
-            yield Problem(
+        good = "False" if condition.type in _PROBLEM_WHEN_TRUE else "True"
+        if condition.status != good and condition.reason not in _INFORMATIONAL_REASONS:
+            advice = advice_for(kind, condition.type, condition.reason)
+            yield ReportedProblem(
                 condition=condition.type, reason=condition.reason, message=condition.message, next_step=advice
             )
 
 
 def show_all(reports: Sequence[ClusterReport], *, everywhere: bool) -> None:
-    """Prints clusters as ``kubectl get`` does."""
+    """Print clusters as `kubectl get` does."""
     columns = ["NAME", "INSTANCES", "READY", "PRIMARY", "VERSION", "PHASE"]
     rows = [
         [r.name, str(r.instances), str(r.ready_instances), r.primary or "", r.version or "", _phase(r)]
@@ -111,11 +116,11 @@ def show_all(reports: Sequence[ClusterReport], *, everywhere: bool) -> None:
     if everywhere:
         columns.insert(0, "NAMESPACE")
         rows = [[r.namespace, *row] for r, row in zip(reports, rows, strict=True)]
-    _print(_table(columns, rows))
+    print_table(plain_table(columns, rows))
 
 
 def show(report: ClusterReport) -> None:
-    """Prints one cluster: facts, members below their primary, and problems with what to do."""
+    """Print a cluster: facts, members below their primary, problems with next steps."""
     facts = [
         ("Cluster", f"{report.namespace}/{report.name}"),
         ("Phase", _phase(report)),
@@ -123,36 +128,38 @@ def show(report: ClusterReport) -> None:
         ("Version", report.version or "unknown"),
         ("Image", report.image or "unknown"),
         ("Newer", report.available_image if report.available_image != report.image else None),
-        ("Switchover", _switchover(report.last_switchover)),
+        ("Switchover", _last_switchover(report.last_switchover)),
+        ("Window", None if report.next_window is None else f"{report.next_window:%Y-%m-%d %H:%M:%S} UTC"),
+        ("Pending", "; ".join(f"{one.instance}: {one.reason}" for one in report.pending_disruptions)),
     ]
-    _print(_facts((name, value) for name, value in facts if value))
-    _print("")
+    print_table(_facts((name, value) for name, value in facts if value))
+    print_table("")
     if report.members:
         columns = ["INSTANCE", "ROLE", "STATE", "READY", "LAG", "TIMELINE", "NODE", "NOTES"]
-        _print(_table(columns, _topology(report.members)))
+        print_table(plain_table(columns, _topology(report.members)))
     else:
-        _print("No instance is known yet.")
+        print_table("No instances yet.")
     for problem in report.problems:
-        _print("")
-        _print(f"{problem.condition}: {problem.reason}")
+        print_table("")
+        print_table(f"{problem.condition}: {problem.reason}")
         if problem.message:
-            _print(f"  {problem.message}")
+            print_table(f"  {problem.message}")
         if problem.next_step and problem.next_step not in problem.message:
-            _print(f"  Next: {problem.next_step}")
-        for consent in _consents(report.outage) if problem.reason in _ASKS_FOR_CONSENT else ():
-            _print(f"  spec.recovery: {consent}")
+            print_table(f"  Next: {problem.next_step}")
+        for consent in _recovery_snippets(report.outage) if problem.reason in _CONSENT_REASONS else ():
+            print_table(f"  spec.forceRecovery: {consent}")
 
 
-def _consents(outage: Outage | None) -> list[str]:
-    """What a person may copy: to go on with the data of one instance each."""
+def _recovery_snippets(outage: OutageStatus | None) -> list[str]:
+    """Return snippets to copy: each continues with the data of one instance."""
     if outage is None:
         return []
-    recoveries = (Recovery(epoch=outage.epoch, instance=c.instance, loss=c.loss) for c in outage.choices)
+    recoveries = (ForceRecovery(epoch=outage.epoch, instance=c.instance, loss=c.loss) for c in outage.choices)
     return [encode(each).decode() for each in recoveries]
 
 
 def _topology(members: Sequence[ClusterMember]) -> list[list[str]]:
-    """The primary, and who follows it as its branches."""
+    """Return the primary with its replicas as branches."""
     leads = members[0].role == "Primary"
     rows: list[list[str]] = []
     for number, member in enumerate(members):
@@ -181,17 +188,17 @@ def _lag(member: ClusterMember) -> str:
     if member.role == "Primary":
         return ""
     if isinstance(member, MySQLMember):
-        return "" if member.queued is None else f"{member.queued} queued"
+        return "" if member.apply_queue is None else f"{member.apply_queue} queued"
     lag = member.lag_bytes if isinstance(member, PostgreSQLMember) else None
-    return "" if lag is None else _bytes(lag)
+    return "" if lag is None else format_bytes(lag)
 
 
 def _notes(member: ClusterMember) -> str:
-    errant = isinstance(member, MySQLMember) and member.errant
+    errant = isinstance(member, MySQLMember) and member.errant_gtids
     notes = {
         "fenced": member.fenced,
         "restart pending": member.pending_restart,
-        f"has {errant}, which the group has not": errant,
+        f"errant transactions {errant}": errant,
     }
     return ", ".join(note for note, given in notes.items() if given)
 
@@ -200,7 +207,7 @@ def _phase(report: ClusterReport) -> str:
     return f"{report.phase} (paused)" if report.paused else report.phase
 
 
-def _switchover(last: LastSwitchover | None) -> str | None:
+def _last_switchover(last: LastSwitchover | None) -> str | None:
     if last is None or last.outcome is None:
         return None
     when = "" if last.time is None else f", {last.time:%Y-%m-%d %H:%M:%S} UTC"
@@ -209,37 +216,8 @@ def _switchover(last: LastSwitchover | None) -> str | None:
     return f"to {last.to} {last.outcome.replace('Requested', 'requested')}{when}"
 
 
-def _bytes(count: int) -> str:
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} B"
-
-
 def _facts(facts: Iterable[tuple[str, str]]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, value in facts:
         table.add_row(f"{name}:", value)
     return table
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """As kubectl's: no lines, three blanks between columns."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="")
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _print(what: Table | str) -> None:
-    width = None if sys.stdout.isatty() else _AS_NO_FILE
-    console = Console(width=width, soft_wrap=isinstance(what, str), highlight=False, markup=False)
-    if isinstance(what, str):
-        console.print(what)
-        return
-    with console.capture() as capture:
-        console.print(what)
-    for line in capture.get().splitlines():
-        typer.echo(line.rstrip())

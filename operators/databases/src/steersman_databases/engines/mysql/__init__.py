@@ -1,8 +1,6 @@
-"""The MySQL engine: `contents` is its front, `survey` looks, `users`, `databases` and `grants` plan.
+"""The MySQL engine.
 
-`statements` holds the SQL, `claims` the marks, `session` and `pool` the connections, `names` what may be named how.
+`sql.engine` is its entry point. `planning` plans the statements, and `sql` inspects servers, holds the
+connections, the ownership table and the statements. `config` holds system variables, `ha` the interface to
+Group Replication.
 """
-
-from .contents import MySQL
-
-__all__ = ["MySQL"]

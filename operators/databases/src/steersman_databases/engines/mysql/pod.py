@@ -1,4 +1,4 @@
-"""What runs in the pod of an instance: the agent, with MySQL below it."""
+"""Pod of a MySQL instance: the agent with MySQL."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from steersman.api.apply import core
 
-from ..cluster import ClusterView, PodParts
-from ..cluster_names import INSTANCE_LABEL, MEMBER_OF_LABEL
-from ..server_pod import ServerContainer, server_container, server_volumes
+from ..cluster_engine import DeclaredCluster, PodContribution
+from ..naming import CLUSTER_LABEL, INSTANCE_LABEL
+from ..server_pod import STORE_PATH, ServerContainer, agent_container, server_container, server_volumes
 
 PORT = 3306
 _AGENT = "steersman-agent"
 _PROBE = "steersman-member"
 _MEMBER_FIELDS = {
-    "CLUSTER_NAME": f"metadata.labels['{MEMBER_OF_LABEL}']",
+    "CLUSTER_NAME": f"metadata.labels['{CLUSTER_LABEL}']",
     "INSTANCE": f"metadata.labels['{INSTANCE_LABEL}']",
 }
 _MOUNTS = {
@@ -24,26 +24,27 @@ _MOUNTS = {
     "mysql": "/etc/steersman/mysql",
     "tls": "/etc/steersman/tls",
     "peer": "/etc/steersman/peer",
+    "backup": STORE_PATH,
 }
 
 
-def member_labels(cluster: ClusterView) -> dict[str, str]:
+def member_labels(cluster: DeclaredCluster) -> dict[str, str]:
     """The labels by which members find each other, and their Services them."""
     return {
         "app.kubernetes.io/managed-by": "steersman-databases",
         "app.kubernetes.io/instance": cluster.key.name,
-        MEMBER_OF_LABEL: cluster.key.name,
+        CLUSTER_LABEL: cluster.key.name,
     }
 
 
-def pod_parts(cluster: ClusterView, *, fenced: bool) -> PodParts:
+def pod_contribution(cluster: DeclaredCluster, *, fenced: bool) -> PodContribution:
     """The pod of any instance; its number is a label of it.
 
     A fenced one has the same volumes and starts nothing, so it has no probes and no labels of a member.
     """
     if fenced:
-        server = core.Container(command=[_AGENT, "fenced"], **_common(cluster, member=False))
-        return PodParts(server=server, volumes=_volumes(cluster))
+        server = core.Container(command=[_AGENT, "fenced"], **_server_container(cluster, member=False))
+        return PodContribution(server=server, volumes=_volumes(cluster))
     server = core.Container(
         command=[_AGENT],
         # Starting may include crash recovery or a copy of the data: hours, before it is given up.
@@ -51,17 +52,22 @@ def pod_parts(cluster: ClusterView, *, fenced: bool) -> PodParts:
         # It asks after the agent and not after the server: who is slow is not made faster by being killed.
         liveness_probe=_probe("liveness", period=10, failures=6),
         readiness_probe=_probe("readiness", period=2, failures=3),
-        **_common(cluster, member=True),
+        **_server_container(cluster, member=True),
     )
-    return PodParts(server=server, volumes=_volumes(cluster), labels=member_labels(cluster))
+    return PodContribution(
+        server=server,
+        agent=agent_container(_server_container(cluster, member=True), "mysql", {}),
+        volumes=_volumes(cluster),
+        labels=member_labels(cluster),
+    )
 
 
-def _common(cluster: ClusterView, *, member: bool) -> ServerContainer:
+def _server_container(cluster: DeclaredCluster, *, member: bool) -> ServerContainer:
     fields = _MEMBER_FIELDS if member else {"INSTANCE": _MEMBER_FIELDS["INSTANCE"]}
     return server_container(cluster, {"sql": PORT}, _MOUNTS, fields=fields)
 
 
-def _volumes(cluster: ClusterView) -> Sequence[core.Volume]:
+def _volumes(cluster: DeclaredCluster) -> Sequence[core.Volume]:
     return [
         core.Volume(name="run", empty_dir=core.EmptyDirVolumeSource(medium="Memory", size_limit="16Mi")),
         core.Volume(name="mysql", config_map=core.ConfigMapVolumeSource(name=cluster.names.mysql_configuration.name)),

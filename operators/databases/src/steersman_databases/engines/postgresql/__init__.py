@@ -1,8 +1,5 @@
-"""The PostgreSQL engine: `contents` is its front, `survey` looks, `roles`, `databases`, `inside` and `grants` plan.
+"""The PostgreSQL engine.
 
-`statements` holds the SQL, `session` and `pool` the connections, `names` what may be named how.
+`sql.engine` is its entry point. `planning` plans the statements, and `sql` inspects servers, holds the
+connections and runs the statements. `config` holds parameters and access rules, `ha` the interface to Patroni.
 """
-
-from .contents import PostgreSQL
-
-__all__ = ["PostgreSQL"]

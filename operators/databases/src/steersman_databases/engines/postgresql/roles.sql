@@ -17,7 +17,8 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('steersman roles'));
     FOREACH account IN ARRAY ARRAY[
-        'steersman_replication', 'steersman_rewind', 'steersman_operator', 'steersman_superuser', 'steersman_pooler'
+        'steersman_replication', 'steersman_rewind', 'steersman_operator', 'steersman_superuser', 'steersman_pooler',
+        'steersman_monitor'
     ] LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = account) THEN
             EXECUTE format('CREATE ROLE %I', account);
@@ -40,6 +41,8 @@ ALTER ROLE steersman_rewind LOGIN INHERIT NOREPLICATION NOSUPERUSER NOCREATEROLE
 ALTER ROLE steersman_operator LOGIN NOINHERIT NOREPLICATION NOSUPERUSER CREATEROLE CREATEDB PASSWORD NULL;
 ALTER ROLE steersman_superuser LOGIN INHERIT NOREPLICATION SUPERUSER PASSWORD NULL;
 ALTER ROLE steersman_pooler LOGIN INHERIT NOREPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
+-- Sessions of the exporter become this role. It never logs in.
+ALTER ROLE steersman_monitor NOLOGIN INHERIT NOREPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
 
 -- What pg_rewind calls. Source: PostgreSQL's documentation of pg_rewind, "Notes".
 GRANT EXECUTE ON FUNCTION
@@ -48,7 +51,7 @@ GRANT EXECUTE ON FUNCTION
     pg_read_binary_file(text),
     pg_read_binary_file(text, bigint, bigint, boolean)
 TO steersman_rewind;
-GRANT pg_monitor TO steersman_operator;
+GRANT pg_monitor TO steersman_operator, steersman_monitor;
 
 -- How PgBouncer learns the verifier of who logs in to it: nobody who could read others', and no account of ours.
 CREATE SCHEMA IF NOT EXISTS steersman;

@@ -1,0 +1,139 @@
+"""``Backup``: a requested, scheduled or discovered backup of a cluster."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+from steersman.meta import Field, FrozenStruct, PrinterColumn, Resource, Rule, Spec, Status, resource
+from steersman_databases.api.backup_common import BackupSource, BackupType, StoreReference
+from steersman_databases.api.group import GROUP, VERSION, DeletionPolicy, EngineName
+from steersman_databases.api.names import Name
+from steersman_databases.api.references import ClusterKind
+
+BackupPhase = Literal["Pending", "Running", "Completed", "Failed"]
+BackupTrigger = Literal["Schedule", "OnDemand", "BeforeUpgrade", "AfterUpgrade", "Final", "Discovered"]
+
+
+def _immutable(field: str) -> tuple[Rule, ...]:
+    return (Rule(rule="self == oldSelf", message=f"{field} is immutable: create a new Backup"),)
+
+
+class BackupClusterReference(FrozenStruct):
+    """A cluster in the namespace of the ``Backup``."""
+
+    name: Name
+    """Name of the cluster."""
+    kind: ClusterKind = "PostgreSQLCluster"
+    """Kind of the cluster."""
+
+
+class BackupSpec(Spec):
+    """The declared backup."""
+
+    cluster_ref: Annotated[BackupClusterReference, Field(rules=_immutable("clusterRef"))]
+    """The cluster that is backed up. Immutable."""
+    type: Annotated[BackupType, Field(rules=_immutable("type"))] = "Full"
+    """Type of the backup.
+
+    Full, Differential (changes since the last full backup) or Incremental (changes since the last backup). MySQL
+    supports Full only, and stores only the changes. Immutable.
+    """
+    source: Annotated[BackupSource | None, Field(immutable=True)] = None
+    """Instance that is backed up: PreferReplica, Primary or Replica. Defaults to spec.backup.source of the cluster.
+    Immutable."""
+    deletion_policy: DeletionPolicy = "Retain"
+    """Effect of deleting this object on the backup in the object store. Delete removes it and the backups that depend
+    on it, except the last one and those that the retention window needs."""
+    retain_until: datetime | None = None
+    """Time until which retention keeps the backup, such as 2027-01-01T00:00:00Z."""
+
+
+class PostgreSQLBackupStatus(FrozenStruct):
+    """Position of a backup in the WAL."""
+
+    timeline: int | None = None
+    """Timeline."""
+    start_lsn: str | None = msgspec.field(default=None, name="startLSN")
+    """Position at the start."""
+    stop_lsn: str | None = msgspec.field(default=None, name="stopLSN")
+    """Position at the end. A recovery with this backup reaches it at least."""
+
+
+class MySQLBackupStatus(FrozenStruct):
+    """Transactions of a backup."""
+
+    gtid_executed: str | None = None
+    """Transactions in the backup, as a set of GTIDs."""
+
+
+class BackupStatus(Status):
+    """The observed backup."""
+
+    phase: BackupPhase | None = None
+    """Pending, Running, Completed or Failed."""
+    trigger: BackupTrigger | None = None
+    """Cause of the backup.
+
+    Schedule, OnDemand, BeforeUpgrade, AfterUpgrade, Final (deletion of the cluster) or Discovered (found in the
+    object store).
+    """
+    backup_id: str | None = None
+    """Backup ID in the object store: pgBackRest label or restic snapshot."""
+    store: StoreReference | None = None
+    """BackupStore with the backup. Its namespace is always set."""
+    path: str | None = None
+    """Path of the cluster's archive in the object store."""
+    engine: EngineName | None = None
+    """Engine of the cluster: postgresql or mysql."""
+    version: str | None = None
+    """Version of the server."""
+    instance: str | None = None
+    """Instance that was backed up."""
+    start_time: datetime | None = None
+    """Start of the backup."""
+    stop_time: datetime | None = None
+    """End of the backup."""
+    size_bytes: int | None = None
+    """Size of the data."""
+    stored_bytes: int | None = None
+    """Size that this backup adds to the object store."""
+    depends_on: Annotated[tuple[str, ...], Field(max_items=1024, list_type="set")] = ()
+    """Backup IDs that this backup needs."""
+    postgresql: PostgreSQLBackupStatus | None = None
+    """PostgreSQL: position in the WAL."""
+    mysql: MySQLBackupStatus | None = None
+    """MySQL: transactions."""
+    message: str | None = None
+    """Progress, or the cause of a failure."""
+
+
+@resource(
+    group=GROUP,
+    version=VERSION,
+    short_names=["bkp"],
+    categories=["all"],
+    columns=[
+        PrinterColumn("Cluster", ".spec.clusterRef.name"),
+        PrinterColumn("Type", ".spec.type"),
+        PrinterColumn("Phase", ".status.phase"),
+        PrinterColumn("Trigger", ".status.trigger"),
+        PrinterColumn("Stopped", ".status.stopTime", "date"),
+        PrinterColumn("Size", ".status.sizeBytes", "integer"),
+        PrinterColumn("Stored", ".status.storedBytes", "integer"),
+        PrinterColumn("ID", ".status.backupId", priority=1),
+        PrinterColumn("Message", ".status.message", priority=1),
+    ],
+    rules=[
+        Rule(
+            rule="!has(self.spec.clusterRef.kind) || self.spec.clusterRef.kind != 'MySQLCluster'"
+            " || !has(self.spec.type) || self.spec.type == 'Full'",
+            message="type must be Full on MySQL: each backup is complete, and only its changes are stored",
+            field_path=".spec.type",
+        ),
+    ],
+)
+class Backup(Resource[BackupSpec, BackupStatus]):
+    """A backup of a cluster in an object store."""

@@ -1,0 +1,1 @@
+"""Controllers of clusters: observe, plan one action, execute it, write the status."""

@@ -1,0 +1,1 @@
+"""Planner rules, one subject a module."""

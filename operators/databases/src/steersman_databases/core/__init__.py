@@ -1,0 +1,1 @@
+"""Context, naming, drift and errors that every part of the operator shares."""

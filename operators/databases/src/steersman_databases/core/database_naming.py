@@ -1,0 +1,79 @@
+"""Names and labels. Source: "Recommended Labels" in the Kubernetes documentation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from steersman.meta import Object, ObjectKey
+from steersman_databases.api import Database
+
+MANAGED_BY = "steersman-databases"
+_PREFIX = "app.kubernetes.io"
+_DATABASE_COMPONENT = "database"
+CLUSTER_COMPONENT = "cluster"
+"""Label value of objects of clusters.
+
+A cluster may have the name of a `Database`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseNames:
+    """Keys of all objects of a `Database`, derived from its own key."""
+
+    database: ObjectKey
+
+    @property
+    def primary_service(self) -> ObjectKey:
+        return self._named(f"{self.database.name}-primary")
+
+    @property
+    def application_secret(self) -> ObjectKey:
+        return self._named(f"{self.database.name}-app")
+
+    @property
+    def host(self) -> str:
+        """Host name for clients in any namespace."""
+        return f"{self.primary_service.name}.{self.database.namespace}"
+
+    def _named(self, name: str) -> ObjectKey:
+        return ObjectKey(self.database.namespace, name)
+
+
+def database_labels(database: Database) -> dict[str, str]:
+    """Return the recommended labels."""
+    return {
+        f"{_PREFIX}/name": database.engine,
+        f"{_PREFIX}/instance": database.metadata.name,
+        f"{_PREFIX}/managed-by": MANAGED_BY,
+        f"{_PREFIX}/component": _DATABASE_COMPONENT,
+        f"{_PREFIX}/part-of": database.metadata.name,
+    }
+
+
+def belongs_to_database(obj: Object, database: Database) -> bool:
+    """Return True if the object belongs to a `Database` of this name.
+
+    A foreign object may have the same name.
+    """
+    return database.key in database_of(obj) and obj.metadata.labels.get(f"{_PREFIX}/component") != CLUSTER_COMPONENT
+
+
+def database_of(obj: Object) -> tuple[ObjectKey, ...]:
+    """Return the `Database` of an object by its labels.
+
+    It maps changes of objects without owner references.
+    """
+    labels = obj.metadata.labels
+    if labels.get(f"{_PREFIX}/managed-by") != MANAGED_BY or not (name := labels.get(f"{_PREFIX}/instance")):
+        return ()
+    return (ObjectKey(obj.metadata.namespace, name),)
+
+
+def database_of_secret(secret: Object) -> ObjectKey | None:
+    """Return the `Database` of an application's Secret, or None."""
+    name = secret.metadata.name.removesuffix("-app")
+    is_foreign = (
+        name == secret.metadata.name or secret.metadata.labels.get(f"{_PREFIX}/component") == CLUSTER_COMPONENT
+    )
+    return None if is_foreign else ObjectKey(secret.metadata.namespace, name)

@@ -1,0 +1,1 @@
+"""System variables of MySQL."""

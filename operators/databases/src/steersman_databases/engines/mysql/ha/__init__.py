@@ -1,0 +1,1 @@
+"""Group Replication as the operator uses it."""

@@ -1,0 +1,1 @@
+"""Sessions, inspection and statements of MySQL and MariaDB."""

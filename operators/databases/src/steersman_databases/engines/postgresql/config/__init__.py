@@ -1,0 +1,1 @@
+"""Parameters and access rules of PostgreSQL."""

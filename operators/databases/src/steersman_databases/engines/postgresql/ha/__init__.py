@@ -1,0 +1,1 @@
+"""Patroni: configuration, members and REST API."""

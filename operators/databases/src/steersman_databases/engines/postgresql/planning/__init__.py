@@ -1,0 +1,1 @@
+"""SQL plans for PostgreSQL."""

@@ -1,0 +1,1 @@
+"""Desired state, inspection and plan of a server's contents."""

@@ -1,0 +1,93 @@
+"""Takeover of data of another cluster object.
+
+They are retained volumes or a restored backup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+from .desired import OwnershipMark
+from .sql_plan import SqlChange
+
+_MAX_LISTED = 20
+"""Names in one Event, which holds at most 1,024 characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataOwner:
+    """Cluster object that owns the data, and its declared users.
+
+    The data hold the users of the previous owner, with their passwords. Users that no object declares any more are
+    locked once, when the data are taken over.
+
+    Args:
+        text: the cluster's mark and UID, stored on the server to recognize the owner.
+        cluster: ID of this Kubernetes cluster, as in ownership marks.
+        users: names of declared users by the mark of the declaring object.
+        retained_users: marks of ``Database``s whose Secret was retained. Their users stay unlocked.
+        restored: the data came from a backup. Marks of the source are replaced; see `restored_mark`.
+    """
+
+    text: str
+    cluster: str
+    users: Mapping[str, AbstractSet[str]]
+    retained_users: AbstractSet[str] = field(default_factory=frozenset[str])
+    restored: bool = False
+
+    def orphaned_users(self, marks: Iterable[tuple[str, str]], previous: str | None = None) -> list[str]:
+        """Return the users whose declaring object does not exist here.
+
+        Marks of other Kubernetes clusters count only in restored data, where every mark is the source's.
+
+        Args:
+            marks: names of users with their marks.
+            previous: text of the previous owner.
+        """
+        return sorted(name for name, mark in marks if self._is_orphaned(name, mark, previous or ""))
+
+    def restored_mark(self, mark: str, previous: str) -> str | None:
+        """Return the mark that replaces a mark of the source, or None.
+
+        The source's objects may still exist, so their marks must not count here. The namespace stays in the mark:
+        a user or database is open only to objects of the namespace that had it in the source.
+
+        Args:
+            mark: mark of a user or database.
+            previous: text of the previous owner, the source.
+        """
+        found, source, own = OwnershipMark.read(mark), _cluster_mark(previous), _cluster_mark(self.text)
+        if not self.restored or found is None or source is None or own is None or source == own:
+            return None
+        namespace = own.namespace if found.namespace == source.namespace else found.namespace
+        return replace(found, cluster=OwnershipMark.RESTORED, namespace=namespace).text
+
+    def _is_orphaned(self, name: str, mark: str, previous: str) -> bool:
+        if (restored := OwnershipMark.read(self.restored_mark(mark, previous))) is not None:
+            declaring = (OwnershipMark.read(text) for text, names in self.users.items() if name in names)
+            return restored.namespace not in {owner.namespace for owner in declaring if owner is not None}
+        found = OwnershipMark.read(mark)
+        if found is None or found.cluster != self.cluster or found.kind not in ("DatabaseUser", "Database"):
+            return False
+        return name not in self.users.get(found.text, ()) and found.text not in self.retained_users
+
+
+def _cluster_mark(text: str) -> OwnershipMark | None:
+    """Read the cluster's mark from the text of an owner.
+
+    The text ends with the UID.
+    """
+    return OwnershipMark.read(text.rpartition(" ")[0])
+
+
+def locked_users_change(names: list[str]) -> tuple[SqlChange, ...]:
+    """Return the Event of users that were locked."""
+    if not names:
+        return ()
+    reported = ", ".join(names[:_MAX_LISTED]) + (
+        f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    )
+    message = f"locked {reported}: they exist in the adopted data and are not declared"
+    return (SqlChange("UsersLocked", message),)

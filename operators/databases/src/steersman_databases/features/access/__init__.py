@@ -1,0 +1,1 @@
+"""RBAC and network policies of instances."""

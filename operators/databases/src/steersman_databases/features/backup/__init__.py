@@ -1,0 +1,1 @@
+"""Backups of clusters: the archive's configuration, Backup objects and their Jobs."""

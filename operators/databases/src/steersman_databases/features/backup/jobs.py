@@ -1,0 +1,173 @@
+"""Jobs of a ``Backup``: one makes it, one removes it. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import UNSET
+
+from steersman.api.apply import core
+from steersman.api.core_v1 import Pod, ResourceRequirements
+from steersman.meta import FrozenDict, ObjectKey, is_true
+from steersman_databases.api import Backup
+from steersman_databases.api.backup_common import BackupSettings, period
+from steersman_databases.engines.cluster_engine import DeclaredCluster
+from steersman_databases.engines.naming import BACKUP_PORTS, CLUSTER_LABEL, ROLE_LABEL, VERSION_LABEL
+from steersman_databases.features.backup.model import is_finished, trigger_of
+from steersman_databases.features.backup.specs import JobPlan, data_parameters
+
+_DEADLINE_SECONDS = 24 * 3600
+_EXPIRE_DEADLINE_SECONDS = 3600
+_WORK_MOUNT = "/var/lib/steersman/work"
+_MYSQL_RESOURCES = ResourceRequirements(
+    requests=FrozenDict[str, int | str]({"cpu": "100m", "memory": "512Mi"}),
+    limits=FrozenDict[str, int | str]({"memory": "1Gi"}),
+)
+
+
+def backup_plan(
+    cluster: DeclaredCluster, settings: BackupSettings, backup: Backup, pods: Sequence[Pod], others: Iterable[Backup]
+) -> JobPlan:
+    """The Job that makes a backup.
+
+    Args:
+        pods: of the cluster's instances that are ready.
+        others: all ``Backup`` objects of the cluster: retention keeps what they declare.
+    """
+    source = backup.spec.source or settings.source
+    document = {
+        **_document(cluster, settings, pods, others),
+        "backup": {"name": backup.metadata.name, "uid": backup.metadata.uid, "trigger": trigger_of(backup)},
+        "type": backup.spec.type,
+        "source": source,
+        "processes": settings.jobs.processes,
+        "members": _members(cluster, pods, primary_first=source == "Primary"),
+        "port": BACKUP_PORTS[cluster.engine],
+    }
+    plan = _plan(cluster, settings, pods, cluster.names.backup_job(backup.metadata.uid), document)
+    return _with_work_volume(cluster, plan) if cluster.engine == "mysql" else plan
+
+
+def expire_plan(
+    cluster: DeclaredCluster, settings: BackupSettings, backup: Backup, pods: Sequence[Pod], others: Iterable[Backup]
+) -> JobPlan:
+    """The Job that removes a backup, unless retention needs it.
+
+    Arguments as of `backup_plan`.
+    """
+    kept = [other for other in others if other.metadata.uid != backup.metadata.uid]
+    document = {**_document(cluster, settings, pods, kept), "backup_id": backup.status.backup_id}
+    plan = _plan(cluster, settings, pods, cluster.names.expire_job(backup.metadata.uid), document)
+    return dataclasses.replace(plan, subcommand="expire", deadline_seconds=_EXPIRE_DEADLINE_SECONDS)
+
+
+def ready_instances(pods: Iterable[Pod]) -> Sequence[Pod]:
+    """Pods of instances that take connections."""
+    return [
+        pod
+        for pod in pods
+        if CLUSTER_LABEL in pod.metadata.labels
+        and pod.metadata.deletion_timestamp is None
+        and is_true(pod.status.conditions, "Ready")
+    ]
+
+
+def primary_pod(pods: Iterable[Pod]) -> Pod | None:
+    """The pod of the primary, by the label that the members write."""
+    return next((pod for pod in pods if _is_primary(pod)), None)
+
+
+def _plan(
+    cluster: DeclaredCluster,
+    settings: BackupSettings,
+    pods: Sequence[Pod],
+    key: ObjectKey,
+    document: Mapping[str, object],
+) -> JobPlan:
+    primary = primary_pod(pods)
+    images = [container.image for container in primary.spec.containers] if primary is not None else []
+    return JobPlan(
+        key=key,
+        subcommand="backup",
+        # The programs of both sides must have one version.
+        image=(images[0] if images else None) or cluster.image,
+        document=document,
+        settings=settings.jobs,
+        deadline_seconds=_DEADLINE_SECONDS,
+    )
+
+
+def _with_work_volume(cluster: DeclaredCluster, plan: JobPlan) -> JobPlan:
+    """Resources of a MySQL backup.
+
+    It starts a copy of the data, which needs a volume and memory for a server.
+    """
+    size = str(int(cluster.storage_size.value * 12 / 10))
+    claim = core.PersistentVolumeClaimTemplate(
+        spec=core.PersistentVolumeClaimSpec(
+            access_modes=["ReadWriteOnce"],
+            storage_class_name=cluster.storage_class or UNSET,
+            resources=core.VolumeResourceRequirements(requests={"storage": size}),
+        )
+    )
+    volume = core.Volume(name="work", ephemeral=core.EphemeralVolumeSource(volume_claim_template=claim))
+    settings = plan.settings
+    if settings.resources is None:
+        settings = msgspec.structs.replace(settings, resources=_MYSQL_RESOURCES)
+    return dataclasses.replace(
+        plan,
+        document={**plan.document, **data_parameters(cluster)},
+        settings=settings,
+        volumes=[volume],
+        mounts={"work": _WORK_MOUNT},
+    )
+
+
+def _document(
+    cluster: DeclaredCluster, settings: BackupSettings, pods: Sequence[Pod], others: Iterable[Backup]
+) -> Mapping[str, object]:
+    window = period(settings.retention.window)
+    assert window is not None
+    key, primary = cluster.key, primary_pod(pods)
+    return {
+        "format": 1,
+        "engine": cluster.engine,
+        # Before a major upgrade the declared version is not that of the data.
+        "version": cluster.version
+        if primary is None
+        else primary.metadata.labels.get(VERSION_LABEL, cluster.version),
+        "cluster": {"namespace": key.namespace, "name": key.name, "kind": cluster.kind, "uid": cluster.uid},
+        "retention": {
+            "window_seconds": int(window.total_seconds()),
+            "minimum_full_backups": settings.retention.minimum_full_backups,
+        },
+        "retain_until": {
+            other.status.backup_id: other.spec.retain_until.isoformat()
+            for other in others
+            if is_finished(other) and other.status.backup_id and other.spec.retain_until is not None
+        },
+    }
+
+
+def _members(cluster: DeclaredCluster, pods: Sequence[Pod], *, primary_first: bool) -> list[Mapping[str, object]]:
+    """The instances in the order in which a program should try them."""
+    ordered = sorted(pods, key=lambda pod: (_is_primary(pod) != primary_first, pod.metadata.name))
+    return [_member(cluster, pod) for pod in ordered]
+
+
+def _member(cluster: DeclaredCluster, pod: Pod) -> Mapping[str, object]:
+    service = cluster.names.headless_service
+    instance = pod.metadata.name.removesuffix("-0")
+    # The servers' certificates are for names, not for addresses of pods.
+    return {
+        "instance": instance,
+        "ordinal": cluster.names.ordinal(instance),
+        "address": f"{pod.metadata.name}.{service.name}.{service.namespace}.svc.{cluster.cluster_domain}",
+        "role": "Primary" if _is_primary(pod) else "Replica",
+    }
+
+
+def _is_primary(pod: Pod) -> bool:
+    return pod.metadata.labels.get(ROLE_LABEL) == "primary"

@@ -1,0 +1,47 @@
+"""Phase and condition of a ``Backup``. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from steersman.meta import Condition, set_condition
+from steersman_databases.api import Backup
+from steersman_databases.api.backup import BackupPhase, BackupStatus
+from steersman_databases.core.outcome import truncated
+from steersman_databases.features.backup.model import trigger_of
+
+_COMPLETE = "Complete"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Phase of a backup, with its condition ``Complete``."""
+
+    phase: BackupPhase
+    reason: str
+    message: str
+
+
+def with_progress(backup: Backup, progress: Progress, now: datetime, **fields: object) -> BackupStatus:
+    """Return the status of a backup with its phase and condition.
+
+    Args:
+        fields: further fields of the status.
+    """
+    holds = {"Completed": "True", "Failed": "False"}.get(progress.phase, "Unknown")
+    message, generation = truncated(progress.message), backup.metadata.generation
+    condition = msgspec.convert(
+        {"type": _COMPLETE, "status": holds, "reason": progress.reason, "message": message}, Condition
+    )
+    condition = msgspec.structs.replace(condition, observed_generation=generation)
+    return msgspec.structs.replace(
+        backup.status,
+        observed_generation=generation,
+        conditions=set_condition(backup.status.conditions, condition, now),
+        trigger=trigger_of(backup),
+        message=message,
+        **{"phase": progress.phase, **fields},
+    )

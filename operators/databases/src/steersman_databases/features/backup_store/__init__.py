@@ -1,0 +1,1 @@
+"""Object stores: access, verification and the paths of clusters in them."""

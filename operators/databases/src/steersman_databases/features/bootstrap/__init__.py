@@ -1,0 +1,1 @@
+"""Bootstrap database and post-init SQL."""

@@ -1,0 +1,1 @@
+"""Certificate authorities, certificates and the Secrets of a cluster."""

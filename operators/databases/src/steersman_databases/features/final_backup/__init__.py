@@ -1,0 +1,1 @@
+"""Final backup of a cluster that is being deleted."""

@@ -1,0 +1,1 @@
+"""Maintenance windows: unrequested disruptions wait for them."""

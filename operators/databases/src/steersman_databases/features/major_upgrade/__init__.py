@@ -1,0 +1,1 @@
+"""Major version upgrade of PostgreSQL."""

@@ -1,0 +1,1 @@
+"""PodMonitor of a cluster, and metrics of the operator about clusters."""

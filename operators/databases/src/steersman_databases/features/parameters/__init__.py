@@ -1,0 +1,1 @@
+"""Server parameters and access rules."""

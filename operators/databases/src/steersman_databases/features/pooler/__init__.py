@@ -1,0 +1,1 @@
+"""PgBouncer in front of a cluster."""

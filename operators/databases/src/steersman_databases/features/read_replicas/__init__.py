@@ -1,0 +1,1 @@
+"""Read replicas of PostgreSQL clusters, and their number."""

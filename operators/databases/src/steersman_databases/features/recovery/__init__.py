@@ -1,0 +1,1 @@
+"""Recovery of a new cluster from a backup and an archive."""

@@ -1,0 +1,1 @@
+"""Services and EndpointSlices of a cluster."""

@@ -1,0 +1,1 @@
+"""Parameters that follow from the resources of instances."""

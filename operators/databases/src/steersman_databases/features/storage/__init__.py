@@ -1,0 +1,1 @@
+"""PVCs of instances: creation, resize, retention."""

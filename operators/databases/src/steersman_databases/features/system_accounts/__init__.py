@@ -1,0 +1,1 @@
+"""Accounts that the operator and the members use."""

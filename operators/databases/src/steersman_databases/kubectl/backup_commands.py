@@ -1,0 +1,58 @@
+"""The commands ``backup`` and ``backups`` of ``kubectl steersman``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from steersman.client import Client
+from steersman.meta import ObjectKey
+from steersman_databases.kubectl import backups
+from steersman_databases.kubectl.command import CommandContext, on_cluster, print_note
+from steersman_databases.kubectl.tables import print_table
+
+_Type = Annotated[
+    Literal["Full", "Differential", "Incremental"],
+    typer.Option("--type", help="Full, or only changes since the last full backup or the last backup."),
+]
+
+
+@on_cluster
+def backup_command(
+    place: CommandContext,
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", show_default=False)],
+    type_: _Type = "Full",
+    wait: Annotated[bool, typer.Option(help="Wait for completion.")] = True,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait.", min=0)] = 3600,
+) -> None:
+    """Make a backup of a cluster.
+
+    Example: kubectl steersman backup shop
+
+    Example: kubectl steersman backup shop --type Incremental --no-wait
+    """
+
+    async def work(client: Client, namespace: str) -> backups.BackupReport:
+        created = await backups.request(client, ObjectKey(namespace, cluster), type_)
+        return backups.report(await backups.wait(client, created, timeout) if wait else created)
+
+    found = place.run(work)
+    outcome = "completed" if wait else "requested"
+    place.print_output(found, lambda: typer.echo(f"backup/{found.name} {outcome}"))
+
+
+@on_cluster
+def backups_command(
+    place: CommandContext, cluster: Annotated[str, typer.Argument(metavar="CLUSTER", show_default=False)] = ""
+) -> None:
+    """List backups, the newest first.
+
+    Example: kubectl steersman backups shop
+
+    Example: kubectl steersman backups -n prod -o json
+    """
+    found = place.run(lambda client, namespace: backups.load(client, namespace, cluster))
+    place.print_output(found, lambda: print_table(backups.table(found)))
+    if not found and place.output == "table":
+        print_note("No backups found.")

@@ -1,0 +1,129 @@
+"""Backups of clusters for ``kubectl steersman``: request one, wait for it, list them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.table import Table
+
+from steersman.client import Client
+from steersman.meta import FrozenStruct, ObjectKey, ObjectMeta, find_condition
+from steersman_databases.api import Backup, BackupSpec, Cluster
+from steersman_databases.api.backup import BackupClusterReference
+from steersman_databases.api.backup_common import BackupType
+from steersman_databases.core.sizes import format_bytes
+from steersman_databases.kubectl.command import OperationRejected, print_note
+from steersman_databases.kubectl.lookup import find_cluster
+from steersman_databases.kubectl.tables import plain_table
+
+_POLL_SECONDS = 1.0
+
+
+class BackupReport(FrozenStruct):
+    """A backup as the commands show it. Sizes are in bytes."""
+
+    name: str
+    cluster: str
+    type: str
+    phase: str
+    trigger: str | None = None
+    backup_id: str | None = None
+    stop_time: datetime | None = None
+    size_bytes: int | None = None
+    stored_bytes: int | None = None
+    message: str | None = None
+
+
+async def request(client: Client, key: ObjectKey, type_: BackupType | None) -> Backup:
+    """Create a ``Backup`` of a cluster.
+
+    Args:
+        type_: None for the default of the engine: a full backup.
+
+    Raises:
+        OperationRejected: the cluster has no ``spec.backup``.
+    """
+    cluster = await find_cluster(client, key)
+    if cluster.spec.backup is None:
+        kind = type(cluster).api_resource.kind
+        raise OperationRejected(f"{kind} {key.name} has no spec.backup. Declare an object store there")
+    spec = BackupSpec(cluster_ref=_reference(cluster), type=type_ or "Full")
+    metadata = ObjectMeta(name=f"{key.name}-{datetime.now(UTC):%Y%m%d%H%M%S}", namespace=key.namespace)
+    return await client.create(Backup(metadata=metadata, spec=spec))
+
+
+async def wait(client: Client, backup: Backup, seconds: float) -> Backup:
+    """Wait until a backup has completed, and print its progress.
+
+    Raises:
+        OperationRejected: it failed, or did not complete in time.
+    """
+    deadline, shown = time.monotonic() + seconds, ""
+    while True:
+        backup = await client.get(Backup, backup.key)
+        phase, message = backup.status.phase or "Pending", backup.status.message or ""
+        if phase == "Completed":
+            return backup
+        if phase == "Failed":
+            raise OperationRejected(f"backup {backup.metadata.name} failed: {message}")
+        if message != shown:
+            print_note(f"{phase}: {message}")
+            shown = message
+        if time.monotonic() > deadline:
+            raise OperationRejected(
+                f"backup {backup.metadata.name} has not completed within {seconds:.0f} s and continues: {message}"
+            )
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def load(client: Client, namespace: str, cluster: str) -> tuple[BackupReport, ...]:
+    """Backups of a cluster, the newest first. An empty name means all clusters of the namespace."""
+    found = (await client.list(Backup, namespace=namespace)).items
+    own = [backup for backup in found if cluster in ("", backup.spec.cluster_ref.name)]
+    return tuple(report(b) for b in sorted(own, key=_time, reverse=True))
+
+
+def report(backup: Backup) -> BackupReport:
+    """A backup as it is shown."""
+    status = backup.status
+    condition = find_condition(status.conditions, "Complete")
+    return BackupReport(
+        name=backup.metadata.name,
+        cluster=backup.spec.cluster_ref.name,
+        type=backup.spec.type,
+        phase=status.phase or "Pending",
+        trigger=status.trigger,
+        backup_id=status.backup_id,
+        stop_time=status.stop_time,
+        size_bytes=status.size_bytes,
+        stored_bytes=status.stored_bytes,
+        message=None if condition is not None and condition.status == "True" else status.message,
+    )
+
+
+def table(reports: Sequence[BackupReport]) -> Table:
+    """A table of backups."""
+    columns = ("NAME", "CLUSTER", "TYPE", "PHASE", "TRIGGER", "STOPPED", "SIZE", "STORED", "MESSAGE")
+    return plain_table(columns, (_row(each) for each in reports))
+
+
+def _row(each: BackupReport) -> tuple[str, ...]:
+    stopped = "" if each.stop_time is None else f"{each.stop_time:%Y-%m-%d %H:%M:%S}"
+    sizes = ("" if size is None else format_bytes(size) for size in (each.size_bytes, each.stored_bytes))
+    row = (each.name, each.cluster, each.type, each.phase, each.trigger or "", stopped, *sizes)
+    return (*row, each.message or "")
+
+
+def _reference(cluster: Cluster) -> BackupClusterReference:
+    is_mysql = cluster.api_resource.kind == "MySQLCluster"
+    return BackupClusterReference(
+        name=cluster.metadata.name, kind="MySQLCluster" if is_mysql else "PostgreSQLCluster"
+    )
+
+
+def _time(backup: Backup) -> tuple[datetime, str]:
+    created = backup.metadata.creation_timestamp or datetime.min.replace(tzinfo=UTC)
+    return backup.status.stop_time or created, backup.metadata.name

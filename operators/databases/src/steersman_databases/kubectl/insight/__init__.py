@@ -1,0 +1,1 @@
+"""Commands about the load of servers: `why`, `top` and `advise`."""

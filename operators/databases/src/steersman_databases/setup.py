@@ -1,0 +1,90 @@
+"""The controllers of the operator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service
+from steersman.cache import InformerOptions
+from steersman.manager import Manager
+from steersman.meta import metadata_only
+from steersman_databases.api.automation import AutomationMode
+from steersman_databases.cluster.controller import ClusterReconciler
+from steersman_databases.cluster.engine_parts import EngineParts
+from steersman_databases.cluster.setup import (
+    DEPENDENT_KINDS,
+    EngineFactory,
+    mysql_engine,
+    postgresql_engine,
+    setup_clusters,
+)
+from steersman_databases.cluster.status.mysql import MySQLAdapter
+from steersman_databases.cluster.status.postgresql import PostgreSQLAdapter
+from steersman_databases.core.database_naming import MANAGED_BY
+from steersman_databases.engines.cluster_engine import CLUSTER_DOMAIN
+from steersman_databases.engines.registry import sql_engine_named
+from steersman_databases.features.backup.setup import setup_backups
+from steersman_databases.features.backup_store.controller import setup_backup_stores
+from steersman_databases.features.backup_store.probe_process import ProbeProcess, StoreProbe
+from steersman_databases.features.monitoring.specs import PodMonitor
+from steersman_databases.sql.database.controller import DatabaseReconciler
+from steersman_databases.sql.inspector.server_inspector import ServerInspector
+from steersman_databases.sql.server_resolver import SqlEngineFactory
+from steersman_databases.sql.setup import setup_databases
+
+_OWN_OBJECTS = InformerOptions(label_selector=f"app.kubernetes.io/managed-by={MANAGED_BY}")
+# Members write to ours every two seconds.
+_FOREIGN_OBJECTS = InformerOptions(label_selector=f"app.kubernetes.io/managed-by!={MANAGED_BY}")
+
+
+def setup(
+    manager: Manager,
+    sql_engine_for: SqlEngineFactory = sql_engine_named,
+    target: str | None = None,
+    postgresql_factory: EngineFactory = postgresql_engine,
+    mysql_factory: EngineFactory = mysql_engine,
+    cluster_domain: str = CLUSTER_DOMAIN,
+    operator_namespace: str = "",
+    minor_upgrades_at_once: int = 1,
+    store_probe: StoreProbe | None = None,
+    automation: AutomationMode = "Automatic",
+) -> None:
+    """Adds the operator's controllers to ``manager``.
+
+    Args:
+        contents: finds what is inside servers of an engine, by its name; tests put models in their place.
+        target: a value of the label ``target``: only users who bear it; all for None.
+        parts: PostgreSQL's part in clusters; likewise.
+        mysql: MySQL's.
+        cluster_domain: the DNS domain of Kubernetes' own names.
+        operator_namespace: namespace of this process, "" if unknown.
+        minor_upgrades_at_once: clusters in a minor upgrade, or not Ready after it, at the same time.
+        automation: most that automatic functions may do.
+        store_probe: verifies object stores. Defaults to one process for each probe.
+    """
+
+    probe = store_probe or ProbeProcess()
+
+    def with_settings(factory: EngineFactory) -> EngineFactory:
+        return lambda context: replace(
+            factory(context),
+            claim_path=probe.claim,
+            cluster_domain=cluster_domain,
+            operator_namespace=operator_namespace,
+            minor_upgrades_at_once=minor_upgrades_at_once,
+            automation=automation,
+        )
+
+    for kind in (StatefulSet, Service, Secret, PersistentVolumeClaim, Pod, PodMonitor, *DEPENDENT_KINDS):
+        manager.cache.configure(kind, _OWN_OBJECTS)
+    manager.cache.configure(metadata_only(ConfigMap), _FOREIGN_OBJECTS)
+    surveys = ServerInspector(manager.runtime)
+    setup_databases(manager, sql_engine_for, surveys, target)
+    setup_backup_stores(manager, probe)
+    setup_clusters(manager, PostgreSQLAdapter(), with_settings(postgresql_factory), sql_engine_for, surveys)
+    setup_backups(manager, cluster_domain)
+    setup_clusters(manager, MySQLAdapter(), with_settings(mysql_factory), sql_engine_for, surveys)
+
+
+__all__ = ["ClusterReconciler", "DatabaseReconciler", "EngineParts", "setup"]

@@ -1,0 +1,1 @@
+"""Builders of Kubernetes objects that several features share."""

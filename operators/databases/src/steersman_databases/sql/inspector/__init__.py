@@ -1,0 +1,1 @@
+"""Shared inspection of servers."""
