@@ -6,10 +6,10 @@ from collections.abc import Generator
 
 import pytest
 
-from database_support.cluster_engines import POSTGRESQL, Engine
-from database_support.cluster_under_test import ClusterUnderTest, Place
-from database_support.database_under_test import DatabaseUnderTest
-from database_support.referred_server import ReferredServer
+from database_support.e2e.cluster import ClusterUnderTest, NamespaceClient
+from database_support.e2e.database import DatabaseUnderTest
+from database_support.e2e.engines import POSTGRESQL, EngineCommands
+from database_support.e2e.external_server import ExternalServer
 from devcluster.images import POSTGRESQL_15, UPGRADE_15_17, ensure, load
 from devcluster.progress import Progress
 from devcluster.target import Target
@@ -37,48 +37,48 @@ def postgresql(cluster: Target, namespace: str) -> DatabaseUnderTest:
 
 
 @pytest.fixture(scope="module")
-def of(request: pytest.FixtureRequest) -> Engine:
+def of(request: pytest.FixtureRequest) -> EngineCommands:
     """The engine of a module's cluster: PostgreSQL, unless tests ask for others by `cluster_engines.EACH`."""
     return getattr(request, "param", POSTGRESQL)
 
 
 @pytest.fixture(scope="module")
-def shared(cluster: Target, request: pytest.FixtureRequest, of: Engine) -> Generator[Place]:
+def shared(cluster: Target, request: pytest.FixtureRequest, of: EngineCommands) -> Generator[NamespaceClient]:
     """A namespace for all tests of a module."""
     name = f"e2e-{request.path.stem.replace('_', '-')}{'' if of is POSTGRESQL else '-on-mysql'}"
     cluster.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout=180s", seconds=200)
     cluster.kubectl("create", "namespace", name)
-    yield Place(cluster, name)
+    yield NamespaceClient(cluster, name)
     cluster.kubectl("delete", "namespace", name, "--timeout=180s", seconds=200)
 
 
 @pytest.fixture(scope="module")
-def three(shared: Place, of: Engine) -> ClusterUnderTest:
+def three(shared: NamespaceClient, of: EngineCommands) -> ClusterUnderTest:
     """Three instances and the database ``shop``, for all tests of a module: each leaves them well."""
     made = ClusterUnderTest(shared, spec=dict(of.small), engine=of)
     made.apply()
-    shared.declare("Database", "shop", made.reference(deletionPolicy="Delete"))
+    shared.apply("Database", "shop", made.reference(deletionPolicy="Delete"))
     made.wait_ready()
     shared.wait_reason("database", "shop", "DatabaseReady")
     return made
 
 
 @pytest.fixture(scope="module")
-def server(shared: Place, of: Engine) -> ReferredServer:
+def server(shared: NamespaceClient, of: EngineCommands) -> ExternalServer:
     """One of somebody else, for all tests of a module: each leaves it well."""
-    made = ReferredServer(shared, of)
+    made = ExternalServer(shared, of)
     made.start()
     return made
 
 
 @pytest.fixture
-def place(cluster: Target, namespace: str) -> Place:
+def place(cluster: Target, namespace: str) -> NamespaceClient:
     """A namespace of the test's own."""
-    return Place(cluster, namespace)
+    return NamespaceClient(cluster, namespace)
 
 
 @pytest.fixture
-def place_of_15(place: Place) -> Place:
+def place_of_15(place: NamespaceClient) -> NamespaceClient:
     """As ``place``, with the images of 15 and of its upgrade in the nodes."""
     if place.target.is_devcluster:
         for recipe in (POSTGRESQL_15, UPGRADE_15_17):

@@ -12,7 +12,7 @@ from steersman_cli import app
 OPERATOR = Path(__file__).parents[4] / "operators/databases"
 
 
-def test_its_manifests_are_what_its_code_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generated_manifests_match_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(OPERATOR)
     result = CliRunner().invoke(app, ["manifests", "--check"], prog_name="steersman")
     assert (result.exit_code, result.output) == (0, "")

@@ -13,13 +13,20 @@ import yaml
 
 from apiserver_cases.api import Api, Json
 from apiserver_cases.installation import install_crds, make_namespace
-from database_support.database_kinds import CREATED, PERMITTED, UPDATED, Case, Wire
-from database_support.earlier_definitions import without_patterns
+from database_support.fields.schema_cases import CREATED, PERMITTED, UPDATED, SchemaCase, Wire
+from database_support.unit.older_crds import without_patterns
 from steersman.client import connect
 from steersman_testing.envtest import Envtest
 
 BASES = Path(__file__).parents[5] / "operators/databases/config/crd/bases"
-KINDS = {"postgresqlclusters": "PostgreSQLCluster", "databases": "Database", "databaseusers": "DatabaseUser"}
+KINDS = {
+    "postgresqlclusters": "PostgreSQLCluster",
+    "mysqlclusters": "MySQLCluster",
+    "databases": "Database",
+    "databaseusers": "DatabaseUser",
+    "backupstores": "BackupStore",
+    "backups": "Backup",
+}
 
 
 @asynccontextmanager
@@ -29,7 +36,7 @@ async def _namespace(envtest: Envtest, name: str) -> AsyncGenerator[Api]:
         yield await make_namespace(transport, name)
 
 
-def _object(case: Case, name: str, spec: Wire) -> Json:
+def _object(case: SchemaCase, name: str, spec: Wire) -> Json:
     return {
         "apiVersion": "databases.steersman.dev/v1alpha1",
         "kind": KINDS[case.kind],
@@ -51,7 +58,7 @@ def _merged(value: Wire, change: Mapping[str, Any]) -> Wire:
     return merged
 
 
-async def test_each_rule_takes_and_refuses_what_it_should(envtest: Envtest) -> None:
+async def test_rule_accepts_and_rejects_its_cases(envtest: Envtest) -> None:
     async with _namespace(envtest, "rules") as api:
         for name, case in CREATED.items():
             path = f"/apis/databases.steersman.dev/v1alpha1/namespaces/rules/{case.kind}"
@@ -64,7 +71,7 @@ async def test_each_rule_takes_and_refuses_what_it_should(envtest: Envtest) -> N
 
 
 @pytest.mark.parametrize("cases", [UPDATED, PERMITTED], ids=["refused", "permitted"])
-async def test_what_may_change_and_what_not(cases: dict[str, Case], envtest: Envtest) -> None:
+async def test_immutable_fields_reject_update(cases: dict[str, SchemaCase], envtest: Envtest) -> None:
     space = "refused-changes" if cases is UPDATED else "permitted-changes"
     async with _namespace(envtest, space) as api:
         for name, case in cases.items():
@@ -77,7 +84,7 @@ async def test_what_may_change_and_what_not(cases: dict[str, Case], envtest: Env
             assert case.message in changed.body.get("message", ""), name
 
 
-async def test_what_was_taken_before_there_were_patterns_can_be_told_of_and_deleted(
+async def test_objects_older_than_patterns_are_reported_and_deleted(
     envtest: Envtest,
 ) -> None:
     group = "earlier.steersman.dev"

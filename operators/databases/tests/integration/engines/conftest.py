@@ -11,12 +11,12 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from database_support import postgresql_administrators
-from database_support.every_server import administrated, every_server, mariadbs, mysqls, postgresqls
-from database_support.mysql_server import MySQLServer
-from database_support.postgresql_administrators import RANKS, At, Rank
-from database_support.postgresql_server import PostgreSQLServer
-from database_support.real_server import RealServer
+from database_support.servers import postgresql_admins
+from database_support.servers.matrix import administrated, every_server, mariadbs, mysqls, postgresqls
+from database_support.servers.mysql import RealMySQLServer
+from database_support.servers.postgresql import RealPostgreSQLServer
+from database_support.servers.postgresql_admins import RANKS, PostgreSQLHarness, Rank
+from database_support.servers.real_server import RealServer
 
 pytest.register_assert_rewrite("engine_contract", "accounts_contract", "roles_contract")
 
@@ -59,23 +59,23 @@ def server(request: pytest.FixtureRequest, started: Callable[[str], RealServer])
 
 
 @pytest.fixture
-def postgresql(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> PostgreSQLServer:
+def postgresql(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> RealPostgreSQLServer:
     found = started(request.param)
-    assert isinstance(found, PostgreSQLServer)
+    assert isinstance(found, RealPostgreSQLServer)
     return found
 
 
 @pytest.fixture(params=RANKS)
-async def at(request: pytest.FixtureRequest, postgresql: PostgreSQLServer) -> AsyncGenerator[At]:
+async def at(request: pytest.FixtureRequest, postgresql: RealPostgreSQLServer) -> AsyncGenerator[PostgreSQLHarness]:
     """A PostgreSQL as an administrator of each rank works at it."""
     rank: Rank = request.param
-    async with postgresql_administrators.administrated(postgresql, rank) as found:
+    async with postgresql_admins.administrated(postgresql, rank) as found:
         yield found
 
 
-def _like_mysql(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> MySQLServer:
+def _like_mysql(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> RealMySQLServer:
     found = started(request.param)
-    assert isinstance(found, MySQLServer)
+    assert isinstance(found, RealMySQLServer)
     return found
 
 

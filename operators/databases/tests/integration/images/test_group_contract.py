@@ -14,14 +14,14 @@ from typing import Any
 import pymysql
 import pytest
 
-from database_support.group_contract import TestGroup
-from database_support.member_place import place_in
-from database_support.mysql_members import TESTER, furnish, initialised_once
-from database_support.server_process import NOBODY, data_directory, free_port, unprivileged
+from database_support.contracts.mysql_group import TestGroup
+from database_support.servers.member_paths import paths_in
+from database_support.servers.mysql_members import TESTER, cached_initialisation, mount_files
+from database_support.servers.process import UNPRIVILEGED_UID, data_directory, free_port, unprivileged
 from devcluster import database_servers
 from framework_support.certificates import CertificateAuthority
-from steersman_agent.certificates import Certificates
-from steersman_agent.server import Place, Server
+from steersman_agent.server.certificates import CertificateReload
+from steersman_agent.server.process import MySQLServer, ServerPaths
 
 __all__ = ["TestGroup"]
 
@@ -34,28 +34,28 @@ class Real:
     """Three servers on loopback, without agents."""
 
     def __init__(self, directory: Path, root: Path) -> None:
-        program = [*unprivileged(), "--pdeathsig=KILL", str(initialised_once(root, directory))]
+        program = [*unprivileged(), "--pdeathsig=KILL", str(cached_initialisation(root, directory))]
         shown, clients = CertificateAuthority(), CertificateAuthority()
-        self.servers: Sequence[Server] = [
-            Server(_place(directory / str(n), root, shown, clients, tuple(program), n)) for n in range(3)
+        self.servers: Sequence[MySQLServer] = [
+            MySQLServer(_place(directory / str(n), root, shown, clients, tuple(program), n)) for n in range(3)
         ]
         self._written = 0
         self.servers[0].initialise()
 
-    def kill(self, server: Server) -> None:
-        os.kill(int((server.place.run / "mysqld.pid").read_text()), signal.SIGKILL)
-        self.until("it is gone", lambda: not server.runs)
-        server.local.forget()
+    def kill(self, server: MySQLServer) -> None:
+        os.kill(int((server.paths.run / "mysqld.pid").read_text()), signal.SIGKILL)
+        self.until("it is gone", lambda: not server.is_running)
+        server.local.close_kept_connection()
 
-    def write(self, server: Server) -> bool:
+    def write(self, server: MySQLServer) -> bool:
         """One transaction."""
         self._written += 1
         trust = ssl.create_default_context()
         trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
         try:
             connection: Any = pymysql.connect(
-                host=server.place.host,
-                port=server.place.port,
+                host=server.paths.host,
+                port=server.paths.port,
                 user=TESTER,
                 password=TESTER,
                 ssl=trust,
@@ -67,9 +67,11 @@ class Real:
             return False
         return True
 
-    def stray(self, server: Server) -> None:
+    def add_errant_transaction(self, server: MySQLServer) -> None:
         """One transaction as well."""
-        server.local.do("SET GLOBAL super_read_only = OFF", "SET GLOBAL read_only = OFF", "CREATE DATABASE strayed")
+        server.local.execute(
+            "SET GLOBAL super_read_only = OFF", "SET GLOBAL read_only = OFF", "CREATE DATABASE strayed"
+        )
 
     def until(self, what: str, holds: Callable[[], object], seconds: float = 120) -> None:
         end = time.monotonic() + seconds
@@ -79,7 +81,7 @@ class Real:
 
     def end(self) -> None:
         for server in self.servers:
-            server.abandon()
+            server.abort_initialisation()
             server.stop(10)
 
 
@@ -90,15 +92,15 @@ def _place(
     clients: CertificateAuthority,
     program: Sequence[str],
     number: int,
-) -> Place:
-    furnish(directory, root, shown, clients)
+) -> ServerPaths:
+    mount_files(directory, root, shown, clients)
     (directory / "run").mkdir()
-    place = place_in(directory, program, free_port(), number)
-    Certificates(place.tls, place.peer, place.trusted).load()
+    place = paths_in(directory, program, free_port(), number)
+    CertificateReload(place.tls, place.peer, place.trusted_ca).load()
     for each in (place.volume, place.run):
         # What is made in it is the server's as well as ours.
         if os.getuid() == 0:
-            os.chown(each, NOBODY, NOBODY)
+            os.chown(each, UNPRIVILEGED_UID, UNPRIVILEGED_UID)
         each.chmod(0o2775)
     return place
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import steersman_databases.engines.postgresql
-from database_support.image_script import script
-from database_support.postgresql_server import PostgreSQLServer, start_postgresql
-from database_support.real_server import ADMINISTRATOR
+from database_support.servers.postgresql import RealPostgreSQLServer, start_postgresql
+from database_support.servers.real_server import ADMINISTRATOR
+from database_support.unit.image_script import script
 from devcluster import database_servers
 
 pytestmark = pytest.mark.xdist_group("role-accounts")
@@ -34,7 +34,7 @@ PROGRAMS = {
 @pytest.fixture(params=sorted(PROGRAMS))
 def server(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Generator[PostgreSQLServer]:
+) -> Generator[RealPostgreSQLServer]:
     """One that psql finds as it does in its pod."""
     programs = PROGRAMS[request.param]
     with contextmanager(start_postgresql)(programs) as started:
@@ -54,12 +54,12 @@ def server(
         yield started
 
 
-def test_they_are_made_whatever_is_set_for_all_sessions(server: PostgreSQLServer) -> None:
+def test_accounts_created_despite_session_defaults(server: RealPostgreSQLServer) -> None:
     settings = ["statement_timeout = 1", "default_transaction_read_only = on"]
     if server.administer("SELECT current_setting('transaction_timeout', true) <> ''") == [(True,)]:
         settings.append("transaction_timeout = 200")
     for setting in settings:
         server.administer(f"ALTER ROLE {{}} SET {setting}", ADMINISTRATOR.username)
     for _ in range(2):
-        role.have_accounts()
-        assert server.administer(MADE) == [(5,)]
+        role.ensure_accounts()
+        assert server.administer(MADE) == [(6,)]

@@ -11,69 +11,71 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from database_support.cluster_views import view
-from database_support.image_script import script
+from database_support.unit.declared_clusters import declared_cluster
+from database_support.unit.image_script import script
 from steersman.api.apply import core, discovery, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import Client, MergePatch, connect
 from steersman.errors import AlreadyExists
 from steersman.meta import ObjectKey
-from steersman_databases.engines.cluster import ClusterView
-from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
-from steersman_databases.resources import access
-from steersman_databases.resources.cluster_services import empty_slices
-from steersman_databases.resources.labels import cluster_labels
-from steersman_pod import api_server
+from steersman_databases.core.labels import cluster_labels
+from steersman_databases.engines.cluster_engine import DeclaredCluster
+from steersman_databases.engines.postgresql.cluster_engine import PostgreSQLEngine as PostgreSQLServers
+from steersman_databases.features.access import rbac
+from steersman_databases.features.services.specs import endpoint_slices
+from steersman_pod import api_client
 from steersman_testing.envtest import Envtest
 
 role = script("postgresql", "role")
 
 
-async def prepare(client: Client, cluster: ClusterView, account: Path) -> None:
+async def prepare(client: Client, cluster: DeclaredCluster, account: Path) -> None:
     names, labels = cluster.names, cluster_labels(cluster)
-    await client.apply(access.service_account(names, labels))
+    await client.apply(rbac.service_account(names, labels))
     await client.apply(
-        access.role(
+        rbac.role(
             names,
             labels,
-            PostgreSQLServers.rights,
-            store=names.store_of("postgresql").every,
+            PostgreSQLServers.permissions,
+            dcs_config_maps=names.dcs_of("postgresql").all_keys,
             instances=[0, 1],
             writable=["orders-rw"],
         ),
         force=True,
     )
-    await client.apply(access.role_binding(names, labels))
+    await client.apply(rbac.role_binding(names, labels))
     await client.apply(core.ConfigMap(metadata=meta.ObjectMeta(name="orders-leader", namespace=names.key.namespace)))
-    for config in empty_slices(cluster, "orders-rw", 5432):
+    for config in endpoint_slices(cluster, "orders-rw", 5432):
         # The operator does no more, where there is one: what is in it belongs to the primary.
         with suppress(AlreadyExists):
             await client.create(config)
-    given = await client.create_token(names.account, expiration_seconds=600)
+    given = await client.create_token(names.service_account, expiration_seconds=600)
     (account / "token").write_text(given.status.token)
 
 
 def call(name: str, namespace: str) -> None:
     """What `steersman-role` does before it has the accounts."""
-    pod = role.Pod(name=name, namespace=namespace, uid=f"uid-{name}", node="n1", addresses=("10.0.0.9", "fd00::9"))
+    pod = role.PodIdentity(
+        name=name, namespace=namespace, uid=f"uid-{name}", node="n1", addresses=("10.0.0.9", "fd00::9")
+    )
     slices = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
     leader = f"/api/v1/namespaces/{namespace}/configmaps/orders-leader"
-    answer = partial(api_server.persistent, api_server.ApiServer("steersman-role"), (200, 404, 409), math.inf)
+    answer = partial(api_client.send_with_retries, api_client.ApiClient("steersman-role"), (200, 404, 409), math.inf)
     for family in ("ipv4", "ipv6"):
-        api_server.carry_out(role.take(pod, "orders", f"{slices}/orders-rw-{family}", leader), answer)
+        api_client.run_requests(role.claim_slice(pod, "orders", f"{slices}/orders-rw-{family}", leader), answer)
 
 
-async def test_the_primary_writes_itself_into_both_slices(
+async def test_primary_writes_itself_into_both_slices(
     envtest: Envtest, envtest_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = urlsplit(envtest.config.server)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", address.hostname or "")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(address.port))
-    monkeypatch.setattr(api_server, "ACCOUNT", tmp_path)
+    monkeypatch.setattr(api_client, "ACCOUNT", tmp_path)
     assert isinstance(envtest.config.ca, bytes)
     (tmp_path / "ca.crt").write_bytes(envtest.config.ca)
-    cluster = view(namespace=envtest_namespace)
+    cluster = declared_cluster(namespace=envtest_namespace)
     async with connect(envtest.config) as transport:
         client = Client(transport)
         await prepare(client, cluster, tmp_path)

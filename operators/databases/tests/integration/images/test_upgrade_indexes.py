@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from database_support.upgraded_volume import Volume
-from steersman_databases.resources.upgrade_job import REFUSED
+from database_support.servers.upgrade_volume import UpgradeVolume
+from steersman_databases.features.major_upgrade.specs import EXIT_CODE_REJECTED
 
 # Unicode has this letter since 16, so ICU 76 has it before Han characters. For ICU 72 it is after them.
 NEWER, HAN = "'\U00010d50'", "'\u4e2d'"
@@ -126,13 +126,13 @@ SELECT count(*) AS compared FROM entry WHERE (who < {HAN})
 """
 
 
-def files(volume: Volume, major: str, database: str) -> dict[str, str]:
+def files(volume: UpgradeVolume, major: str, database: str) -> dict[str, str]:
     """The file of each index."""
     return dict(re.findall(r"(\w+) (\d+)[,\"]", volume.ask(major, FILES, database)))
 
 
 @pytest.mark.timeout(600)
-def test_indexes_that_a_collation_decides_on_are_rebuilt_and_answer_as_the_table_does(volume: Volume) -> None:
+def test_collation_dependent_indexes_are_rebuilt(volume: UpgradeVolume) -> None:
     volume.fill(GERMAN + ICU)
     volume.give({"max_connections": "50"})
     databases = ("postgres", "icu")
@@ -148,11 +148,11 @@ def test_indexes_that_a_collation_decides_on_are_rebuilt_and_answer_as_the_table
         assert 'less = "100"' in answered[database]
 
 
-def test_an_index_that_lacks_what_its_predicate_chooses_by_now_takes_the_upgrade_back(volume: Volume) -> None:
+def test_index_missing_predicate_rows_aborts_upgrade(volume: UpgradeVolume) -> None:
     """As where the versions compute an expression differently."""
     volume.fill(LACKING)
     volume.give({"max_connections": "50"})
     code, said = volume.upgrade()
-    assert code == REFUSED, said
+    assert code == EXIT_CODE_REJECTED, said
     assert 'lacks matching index tuple within index "lacking"' in said
     assert "Ulysses" in volume.ask("15", "SELECT title FROM book")

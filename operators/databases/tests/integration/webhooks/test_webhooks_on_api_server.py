@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from database_support.server_process import free_port
+from database_support.servers.process import free_port
 from steersman.client import Client, JsonPatch, MergePatch, connect
 from steersman.errors import ApiError, Invalid
 from steersman.manager import Manager, ManagerOptions
@@ -20,7 +20,7 @@ from steersman.webhook.registry import VALIDATING_CONFIGURATION
 from steersman_databases.api import Database, DatabaseSpec, DatabaseStatus, DatabaseUser, PostgreSQLCluster
 from steersman_databases.api.postgresql_cluster import PostgreSQLClusterSpec, PostgreSQLSettings
 from steersman_databases.api.references import AdministratorReference, ServerReference
-from steersman_databases.engines import engine_named
+from steersman_databases.engines.registry import sql_engine_named
 from steersman_databases.main import WEBHOOKS
 from steersman_databases.webhooks import setup_webhooks
 from steersman_manifests.rbac import cluster_role
@@ -49,7 +49,7 @@ async def operator(envtest: Envtest) -> AsyncGenerator[Manager]:
     options = ManagerOptions(webhooks=serving, health_probe_bind_address=f"127.0.0.1:{free_port()}")
     async with connect(envtest.user("hooked-operator").config) as transport:
         manager = Manager(transport, options)
-        setup_webhooks(manager, engine_named)
+        setup_webhooks(manager, sql_engine_named)
         envtest.user("hooked-operator", rules=cluster_role("hooked", manager.permissions)["rules"])
         running = asyncio.create_task(manager.run())
         try:
@@ -83,7 +83,7 @@ async def created(client: Client, obj: Database) -> None:
                 return
 
 
-async def test_users_meet_the_webhooks(envtest: Envtest, space: str) -> None:
+async def test_webhooks_answer_users(envtest: Envtest, space: str) -> None:
     rights = {"jane": [OURS], "ada": [OURS, READS]}
     users = [envtest.user(name, rules=rules, namespace=space) for name, rules in rights.items()]
     key = ObjectKey(space, "orders")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import yaml
 
 from steersman.meta import decode_builtins
@@ -39,15 +40,19 @@ spec:
 """
 
 
+@pytest.mark.requirement("overview/postgresql-cluster")
 def test_postgresql_cluster() -> None:
     cluster = decode_builtins(yaml.safe_load(CLUSTER), PostgreSQLCluster)
     assert violations(cluster) == ()
     assert cluster.spec.postgresql.parameters == {"max_connections": "200", "shared_buffers": "256MB"}
     assert cluster.spec.bootstrap is not None
-    assert (cluster.spec.bootstrap.initdb.database, cluster.spec.bootstrap.initdb.owner) == ("myapp", "myuser")
+    initdb = cluster.spec.bootstrap.initdb
+    assert initdb is not None
+    assert (initdb.database, initdb.owner) == ("myapp", "myuser")
     assert cluster.synchronous_mode == "Quorum"
 
 
+@pytest.mark.requirement("user/database-user")
 def test_database_user() -> None:
     user = decode_builtins(yaml.safe_load(USER), DatabaseUser)
     assert violations(user) == ()

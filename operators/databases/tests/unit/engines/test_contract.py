@@ -1,6 +1,6 @@
 """The model keeps the contract of the engines."""
 
-from database_support.engine_contract import (
+from database_support.contracts.sql_engine import (
     TestDrift,
     TestFresh,
     TestHostileNames,

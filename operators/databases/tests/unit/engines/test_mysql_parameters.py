@@ -6,16 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from database_support.planned_cluster import VIEW
-from steersman_databases.engines.mysql.parameters import refused, server_parameters
+from database_support.unit.planned_cluster import DECLARED
+from steersman_databases.engines.mysql.config.parameters import rejection_reason, server_parameters
 
-CLUSTER = replace(VIEW, kind="MySQLCluster", engine="mysql")
+CLUSTER = replace(DECLARED, kind="MySQLCluster", engine="mysql")
 
 
-def test_tables_get_a_key_unless_somebody_wants_none() -> None:
+def test_invisible_primary_key_is_default() -> None:
     assert server_parameters(CLUSTER)["sql_generate_invisible_primary_key"] == "ON"
     declared = replace(CLUSTER, parameters={"sql_generate_invisible_primary_key": "OFF"})
     assert server_parameters(declared)["sql_generate_invisible_primary_key"] == "OFF"
+
+
+def test_binary_logs_with_an_archive_never_expire_by_age() -> None:
+    assert server_parameters(CLUSTER)["binlog_expire_logs_seconds"] == "21600"
+    archived = replace(CLUSTER, archive_interval_seconds=5.0)
+    assert server_parameters(archived)["binlog_expire_logs_seconds"] == "0"
 
 
 @pytest.mark.parametrize(
@@ -52,9 +58,9 @@ def test_tables_get_a_key_unless_somebody_wants_none() -> None:
         ("transaction_read_only", "ON"),
     ],
 )
-def test_what_would_lose_rows_is_not_even_given_to_the_first_server(name: str, value: str) -> None:
+def test_data_losing_option_is_rejected(name: str, value: str) -> None:
     """It could not be asked, and one that was started with an option keeps it until it starts again."""
-    assert refused(name, value)
+    assert rejection_reason(name, value)
     declared = replace(CLUSTER, parameters={name: value, "max_connections": "200"})
     given = server_parameters(declared)
     assert name not in given and given["max_connections"] == "200"
@@ -70,6 +76,6 @@ def test_what_would_lose_rows_is_not_even_given_to_the_first_server(name: str, v
         ("transaction_read_only", "OFF"),
     ],
 )
-def test_what_loses_nothing_is_given(name: str, value: str) -> None:
-    assert refused(name, value) is None
+def test_harmless_option_is_passed(name: str, value: str) -> None:
+    assert rejection_reason(name, value) is None
     assert server_parameters(replace(CLUSTER, parameters={name: value}))[name] == value

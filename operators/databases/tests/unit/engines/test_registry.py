@@ -3,52 +3,51 @@ from __future__ import annotations
 import pytest
 
 from steersman_databases.engines import (
-    ENGINES,
     SUPPORTED_VERSIONS,
-    Credentials,
     InvalidName,
+    SqlCredentials,
     UnknownEngine,
     UnsupportedVersion,
-    engine_named,
     image,
     override_variable,
 )
-from steersman_databases.engines.desired import DesiredUser
+from steersman_databases.engines.registry import SQL_ENGINES, sql_engine_named
+from steersman_databases.engines.sql.desired import DesiredUser
 
 
-def test_every_engine_has_versions_and_an_image() -> None:
-    assert set(ENGINES) == set(SUPPORTED_VERSIONS)
+def test_engines_have_versions_and_images() -> None:
+    assert set(SQL_ENGINES) == set(SUPPORTED_VERSIONS)
     assert image("postgresql", "17", {}) == "steersman.dev/postgresql:17"
     assert image("mysql", "9.7", {}) == "steersman.dev/mysql:9.7"
 
 
-def test_environment_overrides_an_image() -> None:
+def test_environment_overrides_image() -> None:
     assert override_variable("mysql", "9.7") == "STEERSMAN_IMAGE_MYSQL_9_7"
     assert image("mysql", "9.7", {"STEERSMAN_IMAGE_MYSQL_9_7": "example.com/db"}) == "example.com/db"
     assert image("mysql", "9.7", {"STEERSMAN_IMAGE_MYSQL_9_7": ""}) == "steersman.dev/mysql:9.7"
 
 
-def test_unknown_engine_says_which_there_are() -> None:
-    with pytest.raises(UnknownEngine, match='"oracle" is unknown: use "mysql" or "postgresql"'):
-        engine_named("oracle")
+def test_unknown_engine_lists_known_engines() -> None:
+    with pytest.raises(UnknownEngine, match=r'"oracle" is not supported\. Use "mysql" or "postgresql"'):
+        sql_engine_named("oracle")
     with pytest.raises(UnknownEngine):
         image("oracle", "23", {})
 
 
-def test_unsupported_version_says_which_there_are() -> None:
-    with pytest.raises(UnsupportedVersion, match='version "16" of postgresql is not supported: use "15" or "17"'):
+def test_unsupported_version_lists_supported_versions() -> None:
+    with pytest.raises(UnsupportedVersion, match=r'version "16" of postgresql is not supported\. Use "15" or "17"'):
         image("postgresql", "16", {})
 
 
-def test_passwords_never_show() -> None:
-    assert "s3cret" not in repr(Credentials("clerk", "s3cret"))
+def test_passwords_are_not_in_repr() -> None:
+    assert "s3cret" not in repr(SqlCredentials("clerk", "s3cret"))
     assert "s3cret" not in repr(DesiredUser("clerk", "s3cret"))
 
 
-@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("name", SQL_ENGINES)
 @pytest.mark.parametrize("password", ["", "hush\0", "hush\ud800"])
-def test_unusable_passwords_are_refused_unseen(name: str, password: str) -> None:
+def test_unusable_password_is_rejected_without_showing_it(name: str, password: str) -> None:
     with pytest.raises(InvalidName) as caught:
-        engine_named(name).check(DesiredUser("clerk", password), "admin")
+        sql_engine_named(name).check(DesiredUser("clerk", password), "admin")
     assert caught.value.field == "password"
     assert "hush" not in f"{caught.value} {caught.value.args} {vars(caught.value)}"

@@ -15,7 +15,7 @@ PROCESSOR = re.compile("amd64|x86[-_]64|arm64|aarch64", re.IGNORECASE)
 PLATFORMS = re.compile(r"^ +platforms: (.*)$", re.MULTILINE)
 
 
-def test_nothing_in_an_image_is_for_one_processor() -> None:
+def test_images_contain_nothing_architecture_specific() -> None:
     of_servers = [path for path in IMAGES.rglob("*") if path.is_file() and path.suffix not in (".md", ".pyc")]
     assert len([path for path in of_servers if path.name == "Containerfile"]) == 3
     for path in (*of_servers, PROJECT / "Containerfile.jinja", ROOT / "requirements/operator.txt"):
@@ -23,7 +23,7 @@ def test_nothing_in_an_image_is_for_one_processor() -> None:
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=["ours", "a project's"])
-def test_a_release_builds_each_image_for_both(workflow: Path) -> None:
+def test_release_builds_both_architectures(workflow: Path) -> None:
     text = workflow.read_text()
     pushes = text.count("uses: docker/build-push-action@")
     assert pushes and PLATFORMS.findall(text) == ["linux/amd64,linux/arm64"] * pushes

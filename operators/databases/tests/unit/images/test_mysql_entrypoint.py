@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from database_support.image_script import IMAGES
+from database_support.unit.image_script import IMAGES
 
 ENGINE = """
 make_data() { mkdir "$1"; }
@@ -28,7 +28,7 @@ def begun(directory: Path, *arguments: str) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.split()
 
 
-def test_temporary_files_are_on_the_volume_and_gone_with_the_next_start(tmp_path: Path) -> None:
+def test_temporary_files_are_on_volume_and_removed_at_start(tmp_path: Path) -> None:
     for name in ("volume/mysql", "run"):
         (tmp_path / name).mkdir(parents=True)
     temporary = tmp_path / "volume/mysql.temporary"

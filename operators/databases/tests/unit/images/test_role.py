@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from database_support.image_script import script
+from database_support.unit.image_script import script
 
 role = script("postgresql", "role")
 SLICE, LEADER = "/slice", "/leader"
@@ -50,7 +50,7 @@ STRANGERS: dict[str, dict[str, Any]] = {
 
 
 def pod(name: str, *addresses: str) -> Any:
-    return role.Pod(
+    return role.PodIdentity(
         name=name, namespace="shop", uid=f"uid-{name}", node="n1", addresses=addresses or (f"10.0.0.{name}",)
     )
 
@@ -68,15 +68,15 @@ class Store:
 
     def answer(self, request: Any) -> Any:
         if request.body is None:
-            return role.Answer(200, self._leader() if request.path == LEADER else self._slice())
+            return role.ApiResponse(200, self._leader() if request.path == LEADER else self._slice())
         if request.body["metadata"]["resourceVersion"] != str(self.version):
-            return role.Answer(409, {})
+            return role.ApiResponse(409, {})
         before = (self.annotations, self.endpoints)
         self.annotations = {**self.annotations, **request.body["metadata"]["annotations"]}
         self.endpoints = request.body["endpoints"]
         # As the API server has it: what changes nothing is no new version.
         self.version += before != (self.annotations, self.endpoints)
-        return role.Answer(200, self._slice())
+        return role.ApiResponse(200, self._slice())
 
     def _slice(self) -> Any:
         return {
@@ -119,7 +119,7 @@ class Callback:
 
 def run(store: Store, callback: Callback | None = None) -> None:
     """A callback of pod 1, to its end; each has one within a few requests."""
-    callback = callback or Callback(role.take(pod("1"), "orders", SLICE, LEADER))
+    callback = callback or Callback(role.claim_slice(pod("1"), "orders", SLICE, LEADER))
     for _ in range(10):
         callback.step(store)
         if callback.done:
@@ -143,7 +143,7 @@ def play(leaders: Sequence[str], choices: Sequence[int], kind: type[Store]) -> t
         if event == "lock":
             name = coming.pop(0)
             store.take_lock(name)
-            running[name] = Callback(role.take(pod(name), "orders", SLICE, LEADER))
+            running[name] = Callback(role.claim_slice(pod(name), "orders", SLICE, LEADER))
         else:
             running[event].step(store)
             if running[event].done:
@@ -166,7 +166,7 @@ def orders(leaders: Sequence[str], kind: type[Store] = Store) -> Iterator[Store]
 
 
 @pytest.mark.parametrize("leaders", ["12", "121", "112"])
-def test_the_slice_ends_at_the_last_holder_of_the_lock(leaders: str) -> None:
+def test_slice_follows_last_lock_holder(leaders: str) -> None:
     tried = 0
     for store in orders(leaders):
         tried += 1
@@ -174,36 +174,36 @@ def test_the_slice_ends_at_the_last_holder_of_the_lock(leaders: str) -> None:
     assert tried > 10
 
 
-def test_a_leadership_that_writes_nothing_of_its_own_would_be_overtaken() -> None:
+def test_term_without_write_is_overtaken() -> None:
     """What the annotation is for: without it the explorer finds the order in which a late former leader wins."""
     ends = {store.endpoints[0]["targetRef"]["name"] for store in orders("121", Unnumbered)}
     assert ends == {"1", "2"}
 
 
-def test_another_pods_lock_is_respected() -> None:
+def test_foreign_lock_is_respected() -> None:
     store = Store(leader="2")
     run(store)
     assert store.endpoints == [] and store.version == 1
 
 
 @pytest.mark.parametrize("made_for", OURS.values(), ids=OURS)
-def test_a_slice_of_the_clusters_own_is_filled(made_for: dict[str, Any]) -> None:
+def test_own_slice_is_filled(made_for: dict[str, Any]) -> None:
     store = Store(leader="1", made_for=made_for)
     run(store)
     assert [one["targetRef"]["name"] for one in store.endpoints] == ["1"]
 
 
 @pytest.mark.parametrize("made_for", STRANGERS.values(), ids=STRANGERS)
-def test_a_strangers_slice_is_left_as_it_is(made_for: dict[str, Any]) -> None:
+def test_foreign_slice_is_kept(made_for: dict[str, Any]) -> None:
     """It leads the stranger's clients; the callback ends, and what comes after it is not held up."""
     store = Store(leader="1", made_for=made_for)
     run(store)
     assert store.endpoints == [] and store.version == 1
 
 
-def test_a_slice_that_a_stranger_made_in_place_of_ours_meanwhile() -> None:
+def test_foreign_slice_replacing_own_is_kept() -> None:
     store = Store(leader="1")
-    callback = Callback(role.take(pod("1"), "orders", SLICE, LEADER))
+    callback = Callback(role.claim_slice(pod("1"), "orders", SLICE, LEADER))
     while callback.pending is None or callback.pending.body is None:
         callback.step(store)
     store.version, store.made_for = 7, {}
@@ -212,18 +212,18 @@ def test_a_slice_that_a_stranger_made_in_place_of_ours_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("missing", [SLICE, LEADER])
-def test_what_is_not_there_is_left_to_the_operator(missing: str) -> None:
+def test_missing_slice_is_left_to_operator(missing: str) -> None:
     store = Store(leader="1")
-    requests = role.take(pod("1"), "orders", SLICE, LEADER)
+    requests = role.claim_slice(pod("1"), "orders", SLICE, LEADER)
     request = next(requests)
     with pytest.raises(StopIteration):
         while True:
             absent = request.path == missing
-            request = requests.send(role.Answer(404, {}) if absent else store.answer(request))
+            request = requests.send(role.ApiResponse(404, {}) if absent else store.answer(request))
     assert store.endpoints == []
 
 
-def test_a_slice_gets_the_address_of_its_family() -> None:
+def test_slice_gets_address_of_its_family() -> None:
     both = pod("1", "10.0.0.1", "fd00::1")
     assert [one["addresses"] for one in both.endpoints("IPv4")] == [["10.0.0.1"]]
     assert [one["addresses"] for one in both.endpoints("IPv6")] == [["fd00::1"]]
@@ -233,19 +233,19 @@ def test_a_slice_gets_the_address_of_its_family() -> None:
 @pytest.mark.parametrize(
     ("annotations", "led"), [({"leader": "1"}, True), ({"leader": "2"}, False), ({"leader": ""}, True), (None, True)]
 )
-def test_who_led_last_is_who_the_members_agreed_on(annotations: dict[str, str] | None, led: bool) -> None:
-    asked = role.led_last(pod("1"), "/sync")
+def test_last_leader_is_the_agreed_one(annotations: dict[str, str] | None, led: bool) -> None:
+    asked = role.was_last_leader(pod("1"), "/sync")
     assert next(asked).path == "/sync"
     with pytest.raises(StopIteration) as end:
-        asked.send(role.Answer(200, {"metadata": {"annotations": annotations}}))
+        asked.send(role.ApiResponse(200, {"metadata": {"annotations": annotations}}))
     assert end.value.value is led
 
 
-def test_where_nothing_was_agreed_on_anybody_may_have_led() -> None:
-    asked = role.led_last(pod("1"), "/sync")
+def test_last_leader_without_record_may_be_any() -> None:
+    asked = role.was_last_leader(pod("1"), "/sync")
     next(asked)
     with pytest.raises(StopIteration) as end:
-        asked.send(role.Answer(404, {}))
+        asked.send(role.ApiResponse(404, {}))
     assert end.value.value is True
 
 
@@ -261,14 +261,12 @@ def test_where_nothing_was_agreed_on_anybody_may_have_led() -> None:
         ("", "", False),
     ],
 )
-def test_another_serves_who_has_the_lock_and_answers_as_primary(
-    holder: str, status: str | None, serves: bool
-) -> None:
-    asked = role.another_serves(pod("1"), LEADER)
+def test_another_is_primary_with_lock_and_role(holder: str, status: str | None, serves: bool) -> None:
+    asked = role.another_is_primary(pod("1"), LEADER)
     assert next(asked).path == LEADER
     with pytest.raises(StopIteration) as end:
-        request = asked.send(role.Answer(200, {"metadata": {"annotations": {"leader": holder}}}))
+        request = asked.send(role.ApiResponse(200, {"metadata": {"annotations": {"leader": holder}}}))
         assert request.path.endswith("/pods/2")
-        told = role.Answer(404, {}) if status is None else None
-        asked.send(told or role.Answer(200, {"metadata": {"annotations": {"status": status}}}))
+        told = role.ApiResponse(404, {}) if status is None else None
+        asked.send(told or role.ApiResponse(200, {"metadata": {"annotations": {"status": status}}}))
     assert end.value.value is serves

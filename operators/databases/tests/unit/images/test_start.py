@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from database_support.image_script import script
+from database_support.unit.image_script import script
 
 start = script("postgresql", "start")
 
@@ -30,9 +30,9 @@ def lay(volume: Path, *files: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["10.0.0.7", "fd00::7"])
-def test_members_are_found_by_address(address: str) -> None:
+def test_pod_configuration_uses_addresses(address: str) -> None:
     environment = {"POD_NAME": "pg-0-0", "POD_NAMESPACE": "shop", "POD_IPS": f"{address},192.0.2.1"}
-    told = start.about_pod(environment, "17.12", "pg")
+    told = start.pod_configuration(environment, "17.12", "pg")
     host = f"[{address}]" if ":" in address else address
     assert told["name"] == "pg-0-0"
     assert told["kubernetes"] == {"namespace": "shop", "pod_ip": address}
@@ -43,7 +43,7 @@ def test_members_are_found_by_address(address: str) -> None:
     assert told["tags"] == {"version": "17.12"}
 
 
-def test_data_of_another_major_are_refused(volume: Path) -> None:
+def test_data_of_other_major_is_rejected(volume: Path) -> None:
     (volume / "pgdata").mkdir()
     (volume / "pgdata/PG_VERSION").write_text("15\n")
     with pytest.raises(SystemExit, match=r"PostgreSQL 15's, which PostgreSQL 17\.12 cannot read"):
@@ -51,7 +51,7 @@ def test_data_of_another_major_are_refused(volume: Path) -> None:
     start.check_version("15.18")
 
 
-def test_an_initdb_that_was_cut_is_put_aside(volume: Path) -> None:
+def test_interrupted_initdb_is_set_aside(volume: Path) -> None:
     lay(volume, "wal/pg_wal/left-over")
     start.clear_unfinished()
     assert not (volume / "wal/pg_wal").exists()
@@ -61,7 +61,7 @@ def test_an_initdb_that_was_cut_is_put_aside(volume: Path) -> None:
     assert (volume / ".pgdata.unfinished/global/pg_control").exists()
 
 
-def test_finished_data_and_those_from_elsewhere_stay(volume: Path) -> None:
+def test_finished_and_foreign_data_are_kept(volume: Path) -> None:
     lay(volume, "pgdata/global/pg_control", "wal/pg_wal/1")
     start.clear_unfinished()
     assert (volume / "pgdata/global/pg_control").exists()
@@ -71,9 +71,7 @@ def test_finished_data_and_those_from_elsewhere_stay(volume: Path) -> None:
 
 
 @pytest.mark.parametrize("laid", [("PG_VERSION", "backup_label", "postgresql.base.conf"), ("PG_VERSION",)])
-def test_a_copy_or_an_initdb_that_was_killed_before_it_had_a_control_file_makes_room(
-    volume: Path, laid: tuple[str, ...]
-) -> None:
+def test_interrupted_copy_without_control_file_is_removed(volume: Path, laid: tuple[str, ...]) -> None:
     """pg_basebackup writes it last. Patroni would wait for somebody to remove such data."""
     start.clear_unfinished()
     lay(volume, *(f"pgdata/{file}" for file in laid), "wal/pg_wal/1", "former-15/PG_VERSION", "wal/pg_wal.15/1")
@@ -83,7 +81,7 @@ def test_a_copy_or_an_initdb_that_was_killed_before_it_had_a_control_file_makes_
     assert (volume / "former-15/PG_VERSION").exists() and (volume / "wal/pg_wal.15/1").exists()
 
 
-def test_data_that_were_served_or_come_from_elsewhere_stay_whatever_they_lack(volume: Path) -> None:
+def test_served_or_foreign_data_is_kept_if_incomplete(volume: Path) -> None:
     """The log of the former is on its own volume."""
     start.clear_unfinished()
     lay(volume, "pgdata/PG_VERSION", "pgdata/postmaster.opts", "wal/pg_wal/1")
@@ -97,25 +95,23 @@ def test_data_that_were_served_or_come_from_elsewhere_stay_whatever_they_lack(vo
 
 
 @pytest.mark.parametrize("cut", ["before", "between", "after"])
-def test_the_former_major_takes_its_data_back(volume: Path, cut: str) -> None:
+def test_old_major_takes_its_data_back(volume: Path, cut: str) -> None:
     """Whether the upgrade was cut before, between or after its two renames."""
     lay(volume, "pgdata/old" if cut == "before" else "pgdata.15/old")
     lay(volume, "pgdata/new" if cut == "after" else "pgdata.new/new")
-    start.settle_upgrade("15.20")
+    start.finish_upgrade("15.20")
     assert (volume / "pgdata/old").exists()
     assert [path.name for path in volume.iterdir()] == ["pgdata"]
 
 
-def test_after_the_first_start_of_the_new_major_nothing_goes_back(volume: Path) -> None:
+def test_started_new_major_cannot_roll_back(volume: Path) -> None:
     lay(volume, "pgdata/new", "pgdata.15/old")
-    start.settle_upgrade("17.12")
-    start.settle_upgrade("15.20")
+    start.finish_upgrade("17.12")
+    start.finish_upgrade("15.20")
     assert (volume / "pgdata/new").exists() and (volume / "former-15/old").exists()
 
 
-def test_an_image_of_another_major_than_is_declared_neither_undoes_an_upgrade_nor_ends_the_way_back(
-    volume: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_undeclared_major_image_keeps_upgrade_state(volume: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lay(volume, "pgdata/PG_VERSION")
     for declared, version in (("17", "15.20"), ("15", "17.12"), ("", "15.20")):
         start.require_declared({"DECLARED_VERSION": declared}, version)
@@ -130,9 +126,7 @@ def test_an_image_of_another_major_than_is_declared_neither_undoes_an_upgrade_no
         start.require_declared(environment, "15.20")
 
 
-def test_an_image_of_another_major_than_is_declared_makes_no_data(
-    volume: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_undeclared_major_image_initialises_nothing(volume: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start.require_declared({"DECLARED_VERSION": "15"}, "15.20")
     with pytest.raises(SystemExit) as ended:
         start.require_declared({"DECLARED_VERSION": "17"}, "15.20")
@@ -140,13 +134,13 @@ def test_an_image_of_another_major_than_is_declared_makes_no_data(
     assert "version 17 is declared: use an image of 17" in capsys.readouterr().err
 
 
-def test_nothing_is_settled_by_an_image_that_is_refused(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejected_image_changes_nothing(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay(volume, "pgdata/new", "pgdata.15/old")
     (volume / "postgres").write_text("#!/bin/sh\necho 'postgres (PostgreSQL) 15.20'\n")
     (volume / "postgres").chmod(0o755)
     monkeypatch.setenv("PATH", f"{volume}:{os.environ['PATH']}")
     monkeypatch.setenv("DECLARED_VERSION", "17")
-    monkeypatch.setattr(start, "take_volume", str)
+    monkeypatch.setattr(start, "lock_volume", str)
     mask = os.umask(0o077)
     try:
         with pytest.raises(SystemExit):
@@ -156,14 +150,14 @@ def test_nothing_is_settled_by_an_image_that_is_refused(volume: Path, monkeypatc
     assert (volume / "pgdata/new").exists() and (volume / "pgdata.15/old").exists()
 
 
-def test_the_former_data_keep_a_log_of_their_own(volume: Path) -> None:
+def test_old_data_keeps_its_own_wal(volume: Path) -> None:
     """Wherever that is cut: what is made anew has its log where the former data had theirs."""
     lay(volume, "pgdata/new", "pgdata.15/old", "wal/pg_wal/old", "wal/pg_wal.17/new")
     (volume / "pgdata/pg_wal").symlink_to(volume / "wal/pg_wal.17")
     (volume / "pgdata.15/pg_wal").symlink_to(volume / "wal/pg_wal")
     (volume / "wal/pg_wal").rename(volume / "wal/pg_wal.15")
     for _ in range(2):
-        start.settle_upgrade("17.12")
+        start.finish_upgrade("17.12")
         assert (volume / "former-15/pg_wal/old").exists() and (volume / "pgdata/pg_wal/new").exists()
         assert (volume / "pgdata/pg_wal").readlink() == volume / "wal/pg_wal"
     shutil.rmtree(volume / "pgdata")
@@ -171,9 +165,7 @@ def test_the_former_data_keep_a_log_of_their_own(volume: Path) -> None:
     assert (volume / "former-15/pg_wal/old").exists() and not (volume / "wal/pg_wal").exists()
 
 
-def test_a_log_is_in_its_place_on_the_disk_before_its_data_name_that(
-    volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wal_is_fsynced_before_data_refers_to_it(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The two volumes lose power each with its own journal: what is renamed on one is no word about the other."""
     lay(volume, "pgdata/new", "former-15/old", "wal/pg_wal/old", "wal/pg_wal.17/new")
     (volume / "pgdata/pg_wal").symlink_to(volume / "wal/pg_wal.17")
@@ -186,7 +178,7 @@ def test_a_log_is_in_its_place_on_the_disk_before_its_data_name_that(
         kept.append((at, logs, (volume / "former-15/pg_wal").exists(), (volume / "pgdata/pg_wal/new").exists()))
 
     monkeypatch.setattr(os, "fsync", fsync)
-    start.settle_logs()
+    start.finish_wal_move()
     assert kept == [
         ("wal", ["pg_wal.15", "pg_wal.17"], False, True),
         ("former-15", ["pg_wal.15", "pg_wal.17"], True, True),
@@ -195,50 +187,50 @@ def test_a_log_is_in_its_place_on_the_disk_before_its_data_name_that(
     ]
 
 
-def test_the_way_back_leaves_no_log_on_the_volume(volume: Path) -> None:
+def test_rollback_leaves_no_wal_on_volume(volume: Path) -> None:
     """Whether the upgrade was cut before the new data were complete, or had put them in their place."""
     for new in ("pgdata.new", "pgdata"):
         lay(volume, "pgdata.15/old", f"{new}/new", "wal/pg_wal/old", "wal/pg_wal.17/new")
         (volume / "pgdata.15/pg_wal").symlink_to(volume / "wal/pg_wal")
         (volume / new / "pg_wal").symlink_to(volume / "wal/pg_wal.17")
-        start.settle_upgrade("15.20")
+        start.finish_upgrade("15.20")
         assert (volume / "pgdata/pg_wal/old").exists()
         assert [path.name for path in (volume / "wal").iterdir()] == ["pg_wal"]
         shutil.rmtree(volume / "pgdata")
 
 
-def test_a_log_that_data_name_stays_wherever_they_were_put(volume: Path) -> None:
+def test_referenced_wal_is_kept(volume: Path) -> None:
     lay(volume, "pgdata/new", "put-aside/old", "wal/pg_wal/new", "wal/pg_wal.15/old", "wal/pg_wal.16/nobodys")
     (volume / "pgdata/pg_wal").symlink_to(volume / "wal/pg_wal")
     (volume / "put-aside/pg_wal").symlink_to(volume / "wal/pg_wal.15")
-    start.settle_logs()
+    start.finish_wal_move()
     assert sorted(path.name for path in (volume / "wal").iterdir()) == ["pg_wal", "pg_wal.15"]
 
 
-def test_a_log_that_two_have_in_common_stays_with_the_data_that_are_served(volume: Path) -> None:
+def test_shared_wal_stays_with_served_data(volume: Path) -> None:
     lay(volume, "pgdata/new", "former-15/old", "wal/pg_wal/new")
     for data in ("pgdata", "former-15"):
         (volume / data / "pg_wal").symlink_to(volume / "wal/pg_wal")
-    start.settle_logs()
+    start.finish_wal_move()
     assert (volume / "pgdata/pg_wal").resolve() == volume / "wal/pg_wal"
 
 
-def test_data_whose_control_file_cannot_be_read_are_said_to_be_broken(
+def test_unreadable_control_file_is_corruption(
     volume: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(volume))
-    start.check_readable()
+    start.check_data()
     lay(volume, "pgdata/global/pg_control")
     program = volume / "pg_controldata"
     program.write_text("#!/bin/sh\necho read 6 of 296 >&2\nexit 1\n")
     program.chmod(0o755)
     with pytest.raises(SystemExit) as ended:
-        start.check_readable()
+        start.check_data()
     assert ended.value.code == 65
     assert "the data are broken: read 6 of 296" in capsys.readouterr().err
     for other in ("exit 0", "kill -9 $$"):
         program.write_text(f"#!/bin/sh\n{other}\n")
-        start.check_readable()
+        start.check_data()
 
 
 WHOLE = "Backup start location:                0/0"
@@ -273,27 +265,27 @@ def controlled(volume: Path, says: str) -> None:
         (["pg_xact/0000"], "nothing is left in pg_xact"),
     ],
 )
-def test_data_without_which_nobody_can_be_served_are_said_to_be_broken(
+def test_missing_essential_files_are_corruption(
     laid: Path, capsys: pytest.CaptureFixture[str], gone: list[str], words: str
 ) -> None:
-    start.check_readable()
+    start.check_data()
     for path in gone:
         shutil.rmtree(laid / path) if (laid / path).is_dir() else (laid / path).unlink()
     with pytest.raises(SystemExit) as ended:
-        start.check_readable()
+        start.check_data()
     assert ended.value.code == 65
     assert capsys.readouterr().err == f"steersman: the data are broken: {words}\n"
 
 
-def test_a_database_that_is_dropped_or_made_and_a_copy_under_way_are_not_broken(laid: Path) -> None:
+def test_dropped_database_and_running_copy_are_not_corruption(laid: Path) -> None:
     shutil.rmtree(laid / "base/5")
-    start.check_readable()
+    start.check_data()
     (laid / "global/1262").unlink()
     controlled(laid.parent, "Backup start location:                0/2000028")
-    start.check_readable()
+    start.check_data()
     controlled(laid.parent, WHOLE)
     (laid / "backup_label").touch()
-    start.check_readable()
+    start.check_data()
 
 
 INVALID = 'LOG:  invalid value for parameter "shared_buffers": "abc"'
@@ -307,24 +299,24 @@ INVALID = 'LOG:  invalid value for parameter "shared_buffers": "abc"'
         ("", ""),
     ],
 )
-def test_what_a_first_server_did_not_start_with_is_told_in_its_words(
+def test_first_start_failure_reports_server_message(
     volume: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], says: str, told: str
 ) -> None:
     monkeypatch.setenv("PATH", f"{volume}:{os.environ['PATH']}")
     program = volume / "postgres"
     program.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit 1\n")
     program.chmod(0o755)
-    start.tell_refusal()
+    start.report_start_failure()
     assert capsys.readouterr().err == "", "nothing was put aside"
     lay(volume, "pgdata.failed/PG_VERSION")
-    start.tell_refusal()
+    start.report_start_failure()
     assert capsys.readouterr().err == (f"steersman: {told}\n" if told else "")
     lay(volume, "pgdata/PG_VERSION")
-    start.tell_refusal()
+    start.report_start_failure()
     assert capsys.readouterr().err == "", "that was before these data"
 
 
-def test_who_watches_is_started_again_whatever_ends_it(tmp_path: Path) -> None:
+def test_watcher_is_restarted_after_any_exit(tmp_path: Path) -> None:
     for name, body in {
         "steersman-watch": 'echo >> "$COUNT"; [ "$(wc -l < "$COUNT")" -gt 2 ] || kill -9 $$',
         "sleep": "exit 0",

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from database_support.image_script import IMAGES, script
-from database_support.patroni_cluster import view
-from steersman_databases.engines.postgresql import patroni
-from steersman_pod import api_server
+from database_support.e2e.patroni_cluster import view
+from database_support.unit.image_script import IMAGES, script
+from steersman_databases.engines.postgresql.ha import patroni
+from steersman_pod import api_client
 
 timeline = script("postgresql", "timeline")
 STORE = "/store"
@@ -34,18 +34,18 @@ class Store:
         assert request.path == STORE
         if request.body is None:
             shown = {"metadata": {"resourceVersion": str(self.version)}, **({"data": self.data} if self.data else {})}
-            return timeline.Answer(self.reads, shown)
+            return timeline.ApiResponse(self.reads, shown)
         if self.writes != 200 or request.body["metadata"]["resourceVersion"] != str(self.version):
-            return timeline.Answer(409 if self.writes == 200 else self.writes, {})
+            return timeline.ApiResponse(409 if self.writes == 200 else self.writes, {})
         self.data = {**self.data, **request.body["data"]}
         self.version += 1
-        return timeline.Answer(200, {})
+        return timeline.ApiResponse(200, {})
 
     def reserve(self, known: int, system: str = "7711") -> int:
-        return timeline.carry_out(timeline.reserve(STORE, system, known), self.answer)
+        return timeline.run_requests(timeline.reserve(STORE, system, known), self.answer)
 
 
-def test_a_number_is_above_all_that_are_known_or_reserved() -> None:
+def test_reserved_timeline_exceeds_known_and_reserved() -> None:
     store = Store()
     assert store.reserve(1) == 2
     assert store.reserve(1) == 3, "somebody who has not heard of 2"
@@ -55,7 +55,7 @@ def test_a_number_is_above_all_that_are_known_or_reserved() -> None:
     assert store.data == {"7711": "9", "8822": "2"}
 
 
-def test_two_at_once_have_different_numbers_whatever_the_order_of_their_requests() -> None:
+def test_concurrent_reservations_differ() -> None:
     for order in product((0, 1), repeat=8):
         store, numbers = Store(), dict[int, int]()
         running: dict[int, Generator[Any, Any, int]] = {n: timeline.reserve(STORE, "7711", 4) for n in (0, 1)}
@@ -70,48 +70,46 @@ def test_two_at_once_have_different_numbers_whatever_the_order_of_their_requests
 
 
 @pytest.mark.parametrize(("reads", "writes"), [(404, 200), (403, 200), (200, 403), (200, 404)])
-def test_where_nothing_can_be_reserved_a_promotion_goes_on_as_without(reads: int, writes: int) -> None:
+def test_unavailable_reservation_promotes_as_before(reads: int, writes: int) -> None:
     """An earlier operator makes no such ConfigMap, and gives no right to it."""
     assert Store(reads=reads, writes=writes).reserve(4) == 5
 
 
 @pytest.mark.parametrize("said", ["", "many", "-3", "4000000000", "9" * 5000])
-def test_a_number_that_nobody_can_have_reserved_counts_for_nothing(said: str) -> None:
+def test_implausible_reservation_is_ignored(said: str) -> None:
     store = Store(data={"7711": said})
     assert store.reserve(4) == 5
     assert store.data == {"7711": said}, "no lower one than stands there is ever written"
 
 
-def test_what_lies_between_is_on_the_disk_and_what_is_there_stays(tmp_path: Path) -> None:
+def test_skipped_timelines_are_fsynced_and_existing_kept(tmp_path: Path) -> None:
     """Below its own timeline too, which may be a copy's, but for its own."""
     (tmp_path / "0000000A.history").write_text("9\t0/5500FB0\tno recovery target specified\n")
-    timeline.leave_out(tmp_path, 8, 13)
+    timeline.skip_timeline(tmp_path, 8, 13)
     left = {file.name: file.read_text() for file in tmp_path.iterdir()}
     assert sorted(left) == [f"{n:08X}.history" for n in (2, 3, 4, 5, 6, 7, 9, 10, 11, 12)]
     assert left.pop("0000000A.history").startswith("9\t")
     assert {content[0] for content in left.values()} == {"#"}
-    timeline.leave_out(tmp_path, 8, 13)
+    timeline.skip_timeline(tmp_path, 8, 13)
     assert len(list(tmp_path.iterdir())) == 10
 
 
 @pytest.mark.parametrize(("heard_of", "said", "number"), [((), "4", 5), ((2, 3, 9), "4", 10), ((2,), "", 3)])
-def test_before_a_promotion(
+def test_reserve_next_prepares_promotion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard_of: tuple[int, ...], said: str, number: int
 ) -> None:
     log = prepare(tmp_path, monkeypatch)
     for one in heard_of:
         (log / f"{one:08X}.history").write_text("1\t0/3000000\twhy\n")
     server = ApiServer(Store({"7711": said} if said else {}))
-    monkeypatch.setattr(timeline, "ApiServer", server.called)
+    monkeypatch.setattr(timeline, "ApiClient", server.called)
     assert timeline.reserve_next("pg")
     assert server.store.data == {"7711": str(number)}
     assert sorted(file.name for file in log.iterdir()) == [f"{n:08X}.history" for n in range(2, number)]
 
 
 @pytest.mark.parametrize("store", [*(Store(reads=status) for status in (401, 422, 503)), Store(writes=503)])
-def test_without_a_number_the_lock_is_given_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
-) -> None:
+def test_failed_reservation_releases_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     """Before it ends by itself: another may take it then."""
     log = prepare(tmp_path, monkeypatch)
     server, now = ApiServer(store), [0.0]
@@ -119,21 +117,21 @@ def test_without_a_number_the_lock_is_given_back(
     def pass_by(seconds: float) -> None:
         now[0] += seconds
 
-    monkeypatch.setattr(timeline, "ApiServer", server.called)
-    monkeypatch.setattr(api_server.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(api_server.time, "sleep", pass_by)
+    monkeypatch.setattr(timeline, "ApiClient", server.called)
+    monkeypatch.setattr(api_client.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(api_client.time, "sleep", pass_by)
     assert not timeline.reserve_next("pg")
     assert server.asked > 3 and now[0] < 10
     assert not list(log.iterdir())
 
 
 @pytest.mark.parametrize("wrong", ["control file", "history", "environment", "answer"])
-def test_what_goes_wrong_is_said_and_is_no_promotion(
+def test_reservation_error_is_logged_without_promotion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrong: str
 ) -> None:
     log = prepare(tmp_path, monkeypatch)
     server = ApiServer(Store({"7711": "3"}))
-    monkeypatch.setattr(timeline, "ApiServer", server.called)
+    monkeypatch.setattr(timeline, "ApiClient", server.called)
     (log / "backup.history").touch()
     if wrong == "control file":
         (tmp_path / "pg_controldata").write_text("#!/bin/sh\nexit 1\n")
@@ -142,7 +140,7 @@ def test_what_goes_wrong_is_said_and_is_no_promotion(
     elif wrong == "environment":
         monkeypatch.delenv("POD_NAMESPACE")
     else:
-        monkeypatch.setattr(server, "ask", lambda request: timeline.Answer(200, []))  # pyright: ignore
+        monkeypatch.setattr(server, "send", lambda request: timeline.ApiResponse(200, []))  # pyright: ignore
     assert not timeline.reserve_next("pg")
     assert "no promotion" in capsys.readouterr().err
 
@@ -159,10 +157,10 @@ class ApiServer:
         assert manager == self.manager
         return self
 
-    def ask(self, request: Any) -> Any:
+    def send(self, request: Any) -> Any:
         assert request.path == "/api/v1/namespaces/shop/configmaps/pg-timelines"
         self.asked += 1
-        return self.store.answer(timeline.Request(STORE, request.body))
+        return self.store.answer(timeline.ApiRequest(STORE, request.body))
 
 
 def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -192,7 +190,7 @@ def run(tmp_path: Path, *arguments: str) -> str:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=20).stdout
 
 
-def test_a_server_starts_without_the_numbers_that_nobody_took_after_all(tmp_path: Path) -> None:
+def test_server_starts_without_unused_timelines(tmp_path: Path) -> None:
     log = tmp_path / "data/pg_wal"
     log.mkdir(parents=True)
     for number, content in {2: "1\t0/3000000\twhy\n", 3: timeline.RESERVED, 5: "2\t0/4000000\twhy\n"}.items():
@@ -211,7 +209,7 @@ def test_a_server_starts_without_the_numbers_that_nobody_took_after_all(tmp_path
     assert run(tmp_path, *told) == f"{' '.join(told)}\n"
 
 
-def test_whoever_only_asks_the_program_takes_nothing_away(tmp_path: Path) -> None:
+def test_help_option_removes_nothing(tmp_path: Path) -> None:
     log = tmp_path / "data/pg_wal"
     log.mkdir(parents=True)
     (log / "00000002.history").write_text(timeline.RESERVED)
@@ -222,7 +220,7 @@ def test_whoever_only_asks_the_program_takes_nothing_away(tmp_path: Path) -> Non
     assert run(tmp_path, "-D", str(tmp_path / "elsewhere"), "--config-file=/x").startswith("-D"), "no data yet"
 
 
-def test_what_cannot_be_read_is_somebodys_history(tmp_path: Path) -> None:
+def test_unreadable_history_is_kept(tmp_path: Path) -> None:
     log = tmp_path / "data/pg_wal"
     (log / "00000003.history").mkdir(parents=True)
     (log / "00000002.history").write_text(timeline.RESERVED)
@@ -234,6 +232,6 @@ def test_what_cannot_be_read_is_somebodys_history(tmp_path: Path) -> None:
     assert len(list(log.iterdir())) == 2, "a timeline after one of which only the number is known"
 
 
-def test_a_number_that_comes_late_comes_before_the_lock_may_be_anothers() -> None:
-    lasts = patroni.settings(view("pg", "shop", "image"))["ttl"]
-    assert lasts > timeline.SECONDS + 2 * api_server.ANSWER
+def test_late_reservation_precedes_lock_expiry() -> None:
+    lasts = patroni.dynamic_configuration(view("pg", "shop", "image"))["ttl"]
+    assert lasts > timeline.TIMEOUT_SECONDS + 2 * api_client.RESPONSE_TIMEOUT_SECONDS

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from database_support.image_script import IMAGES, script
-from steersman_databases.resources.upgrade_job import REFUSED
+from database_support.unit.image_script import IMAGES, script
+from steersman_databases.features.major_upgrade.specs import EXIT_CODE_REJECTED
 
 upgrade = script("postgresql", "upgrade")
 
@@ -31,124 +31,124 @@ def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("VOLUME", "WAL", "RUN", "PROGRAMS", "SHARED"):
         monkeypatch.setattr(upgrade, name, tmp_path / name.lower())
         (tmp_path / name.lower()).mkdir()
-    monkeypatch.setattr(upgrade, "TOLD", tmp_path / "told")
-    monkeypatch.setattr(upgrade, "DOUBTFUL_INDEXES", IMAGES / "postgresql/doubtful_indexes.sql")
+    monkeypatch.setattr(upgrade, "TERMINATION_LOG", tmp_path / "told")
+    monkeypatch.setattr(upgrade, "SUSPECT_INDEXES_FILE", IMAGES / "postgresql/doubtful_indexes.sql")
     return tmp_path / "volume"
 
 
-def test_new_data_are_made_like_the_former() -> None:
-    options = upgrade.like(upgrade.controlled(CONTROL))
+def test_initdb_options_match_old_data() -> None:
+    options = upgrade.initdb_options(upgrade.parse_control_data(CONTROL))
     assert "--wal-segsize=32" in options and "--data-checksums" in options
-    without = upgrade.controlled(CONTROL.replace("checksum version:           1", "checksum version:           0"))
-    assert "--data-checksums" not in upgrade.like(without)
+    without = upgrade.parse_control_data(
+        CONTROL.replace("checksum version:           1", "checksum version:           0")
+    )
+    assert "--data-checksums" not in upgrade.initdb_options(without)
 
 
-def test_what_the_image_lacks_is_named(volume: Path) -> None:
+def test_missing_programs_are_named(volume: Path) -> None:
     for file in ("shared/17/extension/pgcrypto.control", "programs/17/lib/pgcrypto.so"):
         path = volume.parent / file
         path.parent.mkdir(parents=True)
         path.touch()
-    assert upgrade.missing("17", ["pgcrypto"], ["$libdir/pgcrypto", "pgcrypto.so"]) == []
-    assert upgrade.missing("17", [], ["/usr/lib/own.so"]) == [
+    assert upgrade.missing_programs("17", ["pgcrypto"], ["$libdir/pgcrypto", "pgcrypto.so"]) == []
+    assert upgrade.missing_programs("17", [], ["/usr/lib/own.so"]) == [
         "library /usr/lib/own.so is not in the image for PostgreSQL 17"
     ]
-    assert upgrade.missing("17", ["postgis"], ["$libdir/postgis-3"]) == [
+    assert upgrade.missing_programs("17", ["postgis"], ["$libdir/postgis-3"]) == [
         "extension postgis is not in the image for PostgreSQL 17",
         "library $libdir/postgis-3 is not in the image for PostgreSQL 17",
     ]
 
 
-def test_a_cut_between_the_renames_is_finished(volume: Path) -> None:
+def test_interrupted_rename_is_finished(volume: Path) -> None:
     (volume / "pgdata.15").mkdir()
     (volume / "pgdata.new").mkdir()
     (volume / "pgdata.new/PG_VERSION").write_text("17\n")
-    assert upgrade.Upgrade("17").run() == "the data are PostgreSQL 17's"
+    assert upgrade.VolumeUpgrade("17").run() == "the data are PostgreSQL 17's"
     assert sorted(path.name for path in volume.iterdir()) == ["pgdata", "pgdata.15"]
 
 
-def test_without_the_programs_of_the_former_major_nothing_changes(volume: Path) -> None:
+def test_missing_old_programs_change_nothing(volume: Path) -> None:
     (volume / "pgdata").mkdir()
     (volume / "pgdata/PG_VERSION").write_text("14\n")
-    with pytest.raises(upgrade.Refused, match="no PostgreSQL 14"):
-        upgrade.Upgrade("17").run()
+    with pytest.raises(upgrade.UpgradeRejected, match="no PostgreSQL 14"):
+        upgrade.VolumeUpgrade("17").run()
     assert [path.name for path in volume.iterdir()] == ["pgdata"]
 
 
-def test_a_standbys_data_are_refused(volume: Path) -> None:
+def test_standby_data_is_rejected(volume: Path) -> None:
     (volume / "pgdata").mkdir()
     (volume / "pgdata/PG_VERSION").write_text("15\n")
     (volume / "pgdata/standby.signal").touch()
     (volume.parent / "programs/15/bin").mkdir(parents=True)
-    with pytest.raises(upgrade.Refused, match="standby"):
-        upgrade.Upgrade("17").run()
+    with pytest.raises(upgrade.UpgradeRejected, match="standby"):
+        upgrade.VolumeUpgrade("17").run()
 
 
-def test_the_words_of_a_tool_include_the_files_that_it_names(volume: Path) -> None:
+def test_tool_error_includes_named_files(volume: Path) -> None:
     found = volume / "pgdata.new/tables_using_aclitem.txt"
     found.parent.mkdir()
     found.write_text("In database: postgres\n  public.bad.a\n")
     printed = f"Checking cluster versions      ok\nChecking for aclitem     fatal\nsee the file:\n    {found}\n"
-    words = upgrade.Upgrade("17")._words(printed)  # pyright: ignore[reportPrivateUsage]
+    words = upgrade.VolumeUpgrade("17")._error_text(printed)  # pyright: ignore[reportPrivateUsage]
     assert "public.bad.a" in words and "cluster versions" not in words
 
 
-def test_the_words_of_pg_upgrade_include_the_errors_of_the_log_that_it_names_and_no_commands(volume: Path) -> None:
+def test_pg_upgrade_error_includes_log_without_commands(volume: Path) -> None:
     log = volume / "pgdata.new/pg_upgrade_output.d/20261127T083159.208/log/pg_upgrade_dump_16390.log"
     log.parent.mkdir(parents=True)
     command = "Command was: CREATE USER MAPPING FOR shop SERVER far OPTIONS (password 'secret');"
     log.write_text(f"pg_restore: error: could not execute query: ERROR:  no such type\n{command}\n")
     printed = f'*failure*\nConsult the last few lines of "{log}" for\nthe probable cause of the failure.\n'
-    words = upgrade.Upgrade("17")._words(printed)  # pyright: ignore[reportPrivateUsage]
+    words = upgrade.VolumeUpgrade("17")._error_text(printed)  # pyright: ignore[reportPrivateUsage]
     assert "ERROR:  no such type" in words and "secret" not in words
 
 
-def test_what_a_program_prints_in_no_known_encoding_is_told_all_the_same(
-    volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_undecodable_output_is_reported(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (volume.parent / "told").touch()
     (volume.parent / "programs/17/bin").mkdir(parents=True)
     psql = volume.parent / "programs/17/bin/psql"
     psql.write_text("#!/bin/sh\nprintf 'relation \\326 is bad' >&2; exit 1\n")
     psql.chmod(0o755)
-    mended = upgrade.Upgrade("17")
+    mended = upgrade.VolumeUpgrade("17")
     mended.sockets.mkdir(parents=True)
 
     def ask(_arguments: object) -> str:
         return mended._psql("shop", "-c", "SELECT 1")
 
     monkeypatch.setattr(upgrade, "main", ask)
-    assert upgrade.run(["run"]) == REFUSED
+    assert upgrade.run(["run"]) == EXIT_CODE_REJECTED
     assert (volume.parent / "told").read_text() == "psql: relation \ufffd is bad"
 
 
-def test_forgetting_takes_the_log_along(volume: Path) -> None:
+def test_remove_previous_removes_wal(volume: Path) -> None:
     (volume / "former-15").mkdir()
     log = volume.parent / "wal/pg_wal"
     log.mkdir()
     (volume / "former-15/pg_wal").symlink_to(log)
-    assert upgrade.forget() == "removed former-15"
+    assert upgrade.remove_previous() == "removed former-15"
     assert not log.exists() and list(volume.iterdir()) == []
-    assert upgrade.forget() == "there is nothing to remove"
+    assert upgrade.remove_previous() == "there is nothing to remove"
 
 
-def test_forgetting_leaves_the_log_that_is_in_use(volume: Path) -> None:
+def test_remove_previous_keeps_wal_in_use(volume: Path) -> None:
     (log := volume.parent / "wal/pg_wal").mkdir()
     for data in ("former-15", "pgdata"):
         (volume / data).mkdir()
         (volume / data / "pg_wal").symlink_to(log)
-    assert upgrade.forget() == "removed former-15"
+    assert upgrade.remove_previous() == "removed former-15"
     assert log.exists() and (volume / "pgdata").exists()
 
 
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
-        (upgrade.Refused("two columns are bad"), REFUSED, "two columns are bad"),
-        (upgrade.Interrupted("pg_upgrade was ended by signal 9"), 1, "pg_upgrade was ended by signal 9"),
+        (upgrade.UpgradeRejected("two columns are bad"), EXIT_CODE_REJECTED, "two columns are bad"),
+        (upgrade.UpgradeInterrupted("pg_upgrade was ended by signal 9"), 1, "pg_upgrade was ended by signal 9"),
         (OSError(28, "No space left on device"), 1, "OSError: [Errno 28] No space left on device"),
     ],
 )
-def test_only_a_refusal_is_final(
+def test_only_rejection_is_final(
     volume: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, words: str
 ) -> None:
     def fail(_arguments: object) -> str:
@@ -160,13 +160,13 @@ def test_only_a_refusal_is_final(
     assert (volume.parent / "told").read_text() == words
 
 
-def test_a_program_that_is_killed_has_refused_nothing(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_program_is_not_a_rejection(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_arguments: object, **_options: object) -> object:
         return subprocess.CompletedProcess((), -9, b"", b"")
 
     monkeypatch.setattr(subprocess, "run", killed)
-    with pytest.raises(upgrade.Interrupted, match="psql was ended by signal 9"):
-        upgrade.Upgrade("17")._psql("postgres", "-c", "SELECT 1")
+    with pytest.raises(upgrade.UpgradeInterrupted, match="psql was ended by signal 9"):
+        upgrade.VolumeUpgrade("17")._psql("postgres", "-c", "SELECT 1")
 
 
 def stopped(volume: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -175,21 +175,19 @@ def stopped(volume: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     lay.mkdir()
     (lay / "PG_VERSION").write_text("15\n")
     (lay / "1").write_bytes(b"x" * (3 << 20))
-    mended = upgrade.Upgrade("17")
+    mended = upgrade.VolumeUpgrade("17")
 
     def make(_former: str) -> None:
         (volume / "pgdata.new").mkdir()
 
     monkeypatch.setattr(mended, "_require_stopped", str)
-    monkeypatch.setattr(mended, "_try", str)
-    monkeypatch.setattr(mended, "_make", make)
+    monkeypatch.setattr(mended, "_trial_start", str)
+    monkeypatch.setattr(mended, "_run_pg_upgrade", make)
     monkeypatch.setattr(mended, "_finish", lambda: "done")
     return mended
 
 
-def test_data_are_on_the_disk_before_their_name_and_names_when_it_ends(
-    volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_is_fsynced_before_rename(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 
     def noted(what: str, do: Callable[..., Any]) -> Callable[..., Any]:
@@ -203,18 +201,18 @@ def test_data_are_on_the_disk_before_their_name_and_names_when_it_ends(
 
 
 @pytest.mark.parametrize(("full", "words"), [("volume", "the volume has 1 MiB"), ("wal", "the WAL volume has 1 MiB")])
-def test_without_room_nothing_is_copied(volume: Path, monkeypatch: pytest.MonkeyPatch, full: str, words: str) -> None:
+def test_missing_space_copies_nothing(volume: Path, monkeypatch: pytest.MonkeyPatch, full: str, words: str) -> None:
     def usage(where: Path) -> object:
         return SimpleNamespace(free=1 << (20 if where.name == full else 40))
 
     monkeypatch.setattr(upgrade.shutil, "disk_usage", usage)
-    with pytest.raises(upgrade.Refused, match=words):
+    with pytest.raises(upgrade.UpgradeRejected, match=words):
         stopped(volume, monkeypatch).run()
     assert [path.name for path in volume.iterdir()] == ["pgdata"]
 
 
-def test_libraries_are_loaded_while_it_runs_and_not_afterwards(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mended = upgrade.Upgrade("17")
+def test_libraries_are_loaded_during_upgrade_only(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mended = upgrade.VolumeUpgrade("17")
     for data, text in (("pgdata", b"work_mem = '5MB'\n"), ("pgdata.new", b"# initdb's\n")):
         (volume / data).mkdir()
         (volume / data / "postgresql.auto.conf").write_bytes(text)
@@ -229,14 +227,14 @@ def test_libraries_are_loaded_while_it_runs_and_not_afterwards(volume: Path, mon
         return ""
 
     monkeypatch.setattr(mended, "_start", look)
-    monkeypatch.setattr(mended, "_do", do)
+    monkeypatch.setattr(mended, "_run_program", do)
     mended._finish()
     assert "work_mem = '5MB'" in seen[0]
     assert seen[0].endswith("shared_preload_libraries = 'pg_stat_statements, \"it''s\"'\n")
     assert auto.read_text() == "work_mem = '5MB'\n"
 
 
-def test_the_new_server_is_given_what_patroni_makes_of_the_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_server_gets_patroni_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {
         "parameters": {"port": None, "max_connections": 50, "gone": "1", "work_mem": "5MB", "wal_keep_size": "128MB"},
         "pg_hba": ["local all all peer"],
@@ -260,20 +258,18 @@ def test_the_new_server_is_given_what_patroni_makes_of_the_parameters(monkeypatc
         module = ModuleType(f"patroni{name}")
         module.__dict__.update(parts.get(name[1:], {}))
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    given = upgrade.given_by_patroni("17", ["max_connections", "work_mem", "wal_keep_size"])
+    given = upgrade.patroni_settings("17", ["max_connections", "work_mem", "wal_keep_size"])
     assert given.options == {"max_connections": "50"}, "what has no value is not for these data to say"
     assert given.settings == {"max_connections": "50", "work_mem": "5MB", "wal_keep_size": "128MB"}
-    assert (given.access, given.accounts) == (["local all all peer"], ())
+    assert (given.hba_lines, given.ident_lines) == (["local all all peer"], ())
 
 
 @pytest.mark.parametrize("starts", [True, False])
-def test_the_parameters_are_tried_on_data_that_go_again(
-    volume: Path, monkeypatch: pytest.MonkeyPatch, starts: bool
-) -> None:
-    mended, done, seen = upgrade.Upgrade("17"), list[str](), dict[str, str]()
+def test_settings_are_tried_on_discarded_data(volume: Path, monkeypatch: pytest.MonkeyPatch, starts: bool) -> None:
+    mended, done, seen = upgrade.VolumeUpgrade("17"), list[str](), dict[str, str]()
     (volume / "pgdata").mkdir()
     (volume / "pgdata/postgresql.auto.conf").write_text("max_connections = '5'\n")
-    given = upgrade.Given({"max_connections": "50"}, {"work_mem": "it's"}, ["local all all peer"], ())
+    given = upgrade.ServerSettings({"max_connections": "50"}, {"work_mem": "it's"}, ["local all all peer"], ())
 
     def do(_major: str, program: str, *arguments: str, **_environment: str) -> str:
         done.append(program)
@@ -284,23 +280,23 @@ def test_the_parameters_are_tried_on_data_that_go_again(
             seen.update({path.name: path.read_text() for path in (volume / "pgdata.new").iterdir()})
             if not starts:
                 Path(arguments[arguments.index("-l") + 1]).write_text("FATAL:  no\n")
-                raise upgrade.Refused("pg_ctl: could not start server")
+                raise upgrade.UpgradeRejected("pg_ctl: could not start server")
         return "work_mem\tsighup\n" if program == "postgres" else CONTROL
 
     def give(major: str, known: list[str]) -> object:
         assert (major, known) == ("17", ["work_mem"])
         return given
 
-    monkeypatch.setattr(mended, "_do", do)
-    monkeypatch.setattr(upgrade, "given_by_patroni", give)
+    monkeypatch.setattr(mended, "_run_program", do)
+    monkeypatch.setattr(upgrade, "patroni_settings", give)
     mended.sockets.mkdir()
     if starts:
-        mended._try("15")
+        mended._trial_start("15")
         assert done == ["pg_controldata", "initdb", "postgres", "pg_ctl", "pg_ctl"]
         assert not (volume / "pgdata.new").exists()
     else:
-        with pytest.raises(upgrade.Refused) as refused:
-            mended._try("15")
+        with pytest.raises(upgrade.UpgradeRejected) as refused:
+            mended._trial_start("15")
         assert str(refused.value) == "with the parameters of the cluster PostgreSQL 17 does not start: FATAL:  no"
     assert seen == {
         "postgresql.conf": "# initdb's\nwork_mem = 'it''s'\n",
@@ -310,25 +306,23 @@ def test_the_parameters_are_tried_on_data_that_go_again(
     }
 
 
-def test_a_new_server_that_is_killed_as_it_starts_is_told_in_its_own_words(
-    volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mended = upgrade.Upgrade("17")
+def test_new_server_killed_at_start_reports_message(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mended = upgrade.VolumeUpgrade("17")
     (volume / "pgdata").mkdir()
     (volume / "pgdata/PG_VERSION").write_text("15\n")
 
     def start(_former: str) -> None:
         (volume / "pgdata.new").mkdir()
         (volume / "pgdata.new/postmaster.pid").write_text("4711\n")
-        raise upgrade.Refused("with the parameters of the cluster PostgreSQL 17 does not start: killed")
+        raise upgrade.UpgradeRejected("with the parameters of the cluster PostgreSQL 17 does not start: killed")
 
     def stop(_major: str, _data: Path) -> None:
-        raise upgrade.Refused("pg_ctl: could not send stop signal: No such process")
+        raise upgrade.UpgradeRejected("pg_ctl: could not send stop signal: No such process")
 
     monkeypatch.setattr(mended, "_require_stopped", str)
     monkeypatch.setattr(mended, "_require_room", lambda: None)
-    monkeypatch.setattr(mended, "_try", start)
+    monkeypatch.setattr(mended, "_trial_start", start)
     monkeypatch.setattr(mended, "_stop", stop)
-    with pytest.raises(upgrade.Refused, match="does not start: killed"):
+    with pytest.raises(upgrade.UpgradeRejected, match="does not start: killed"):
         mended.run()
     assert not (volume / "pgdata.new").exists(), "nothing is left of the trial"

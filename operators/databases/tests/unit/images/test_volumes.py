@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steersman_pod.volumes import level as level_of
-from steersman_pod.volumes import levels
+from steersman_pod.volumes import usage_level as level_of
+from steersman_pod.volumes import usage_levels
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -32,33 +32,33 @@ GIB = 1 << 30
         (240 * MIB, 80, 0),
     ],
 )
-def test_steps_of_a_gibibyte(free: int, former: int, level: int) -> None:
+def test_usage_levels_of_one_gibibyte(free: int, former: int, level: int) -> None:
     assert level_of(GIB, free, former, 16 * MIB) == level
 
 
-def test_a_large_volume_is_full_where_there_is_no_room_and_not_at_a_percentage() -> None:
+def test_large_volume_is_full_by_space_not_percentage() -> None:
     assert level_of(1000 * GIB, GIB, 0, 16 * MIB) == 95
     assert level_of(1000 * GIB, 15 * MIB, 0, 16 * MIB) == 100
     assert level_of(1000 * GIB, 64 * MIB, 100, 16 * MIB) == 95
 
 
-def test_a_volume_of_few_segments_is_not_full_for_ever() -> None:
+def test_small_volume_does_not_stay_full() -> None:
     assert level_of(3 * GIB, 2 * GIB, 100, GIB) == 0
 
 
 @given(st.integers(300 * MIB, 1 << 50), st.floats(0, 1), st.sampled_from([0, 80, 90, 95, 100]))
-def test_what_was_told_is_kept_where_nothing_changes(total: int, part: float, former: int) -> None:
+def test_unchanged_level_is_kept(total: int, part: float, former: int) -> None:
     free = int(total * part)
     level = level_of(total, free, former, 16 * MIB)
     assert level_of(total, free, level, 16 * MIB) == level
     assert level >= level_of(total, free, 0, 16 * MIB)
 
 
-def test_full_is_where_the_next_segment_finds_no_room() -> None:
+def test_volume_without_next_segment_is_full() -> None:
     assert level_of(100 * GIB, 20 * MIB, 0, 64 * MIB) == 100
     assert level_of(100 * GIB, 20 * MIB, 0, 4 * MIB) == 95
 
 
-def test_volumes_that_are_not_mounted_are_not_told_of(tmp_path: Path) -> None:
-    found = levels({"data": tmp_path, "wal": tmp_path / "wal"}, {}, 16 * MIB)
+def test_unmounted_volumes_are_not_reported(tmp_path: Path) -> None:
+    found = usage_levels({"data": tmp_path, "wal": tmp_path / "wal"}, {}, 16 * MIB)
     assert found.keys() == {"data"} and found["data"] in (0, 80, 90, 95, 100)

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from database_support.image_script import script
+from database_support.unit.image_script import script
 
 watch, role = script("postgresql", "watch"), script("postgresql", "role")
 MIB = 1 << 20
 
 
 @pytest.mark.parametrize(("does", "size"), [("echo 'Bytes per WAL segment:  67108864'", 64 * MIB), ("exit 1", None)])
-def test_the_size_of_a_segment_is_what_the_data_say(
+def test_segment_size_is_read_from_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, size: int | None
 ) -> None:
     program = tmp_path / "pg_controldata"
@@ -28,11 +28,11 @@ def test_the_size_of_a_segment_is_what_the_data_say(
     assert watch.segment_size() == size
 
 
-def test_it_is_told_at_this_pod_and_no_later_one() -> None:
-    pod = role.Pod(name="orders-0-0", namespace="shop", uid="u", node="n", addresses=())
-    (request,) = role.note(pod, json.dumps({"data": 90}))
+def test_usage_is_written_to_this_pod_only() -> None:
+    pod = role.PodIdentity(name="orders-0-0", namespace="shop", uid="u", node="n", addresses=())
+    (request,) = role.storage_patch(pod, json.dumps({"data": 90}))
     assert request.path == "/api/v1/namespaces/shop/pods/orders-0-0"
-    annotations = {"databases.steersman.dev/storage": '{"data": 90}'}
+    annotations = {"databases.steersman.dev/volume-usage": '{"data": 90}'}
     assert request.body == {"metadata": {"uid": "u", "annotations": annotations}}
 
 
@@ -50,7 +50,7 @@ class Member:
         for name, value in {"POD": self.pod, "CLUSTER": place / "patroni.yaml", "STANDBY": place / "standby"}.items():
             patch.setattr(watch, name, value)
         (place / "standby").touch()
-        patch.setattr(watch, "answer", self.answer)
+        patch.setattr(watch, "patroni_status", self.answer)
         patch.setattr(watch, "run", self.run)
         patch.setattr(os, "kill", self.kill)
 
@@ -82,87 +82,87 @@ STRAY = {"role": "replica", "state": "running"}
 FOLLOWS = {**STRAY, "replication_state": "streaming"}
 
 
-def test_who_does_not_follow_a_primary_that_serves_is_out_of_reads_until_it_does(member: Member) -> None:
-    looks = watch.Reads()
+def test_not_following_replica_leaves_reads_until_it_follows(member: Member) -> None:
+    looks = watch.ReadRoutingCheck()
     for now in range(0, 60, 3):
         member.said = STRAY
-        looks.look(now)
+        looks.run(now)
         assert member.reads and not member.asked
-    looks.look(60)
+    looks.run(60)
     assert not member.reads and member.signals == [signal.SIGHUP]
     assert member.asked == ["steersman-role serves orders"]
-    looks.look(63)
+    looks.run(63)
     assert len(member.asked) == 1, "the API server is not asked with each look"
     member.said = FOLLOWS
-    looks.look(66)
+    looks.run(66)
     assert not member.reads, "it may have asked in vain once more"
-    looks.look(69)
+    looks.run(69)
     assert member.reads and member.signals == [signal.SIGHUP] * 2
 
 
-def test_who_strays_for_a_moment_or_has_nobody_to_follow_is_read_from(member: Member) -> None:
-    looks = watch.Reads()
+def test_briefly_not_following_replica_keeps_reads(member: Member) -> None:
+    looks = watch.ReadRoutingCheck()
     for now in range(0, 600, 20):
         # Each new primary, and each restart, begins the time anew.
         member.said = FOLLOWS if now % 60 else STRAY
-        looks.look(now)
+        looks.run(now)
     for now in range(600, 1200, 30):
         member.said = {**STRAY, "cluster_unlocked": True}
-        looks.look(now)
+        looks.run(now)
     assert member.reads and not member.asked
     member.ends["serves"] = 1
     for now in range(1200, 1500, 30):
         member.said = STRAY
-        looks.look(now)
+        looks.run(now)
     assert member.reads and member.asked, "whoever has the lock recovers"
 
 
-def test_where_nobody_can_tell_it_stays_as_it_is(member: Member) -> None:
-    looks = watch.Reads()
+def test_unknown_state_keeps_reads(member: Member) -> None:
+    looks = watch.ReadRoutingCheck()
     member.said = STRAY
-    looks.look(0)
-    looks.look(60)
+    looks.run(0)
+    looks.run(60)
     assert not member.reads
     member.ends["serves"] = None
-    looks.look(90)
+    looks.run(90)
     assert not member.reads, "the API server is away"
     member.said = None
-    looks.look(120)
+    looks.run(120)
     assert not member.reads, "Patroni does not answer"
     member.said, member.ends["serves"] = STRAY, 1
-    looks.look(150)
+    looks.run(150)
     assert member.reads
 
 
 @pytest.mark.parametrize("said", [{"role": "primary", "state": "running"}, {**STRAY, "state": "starting"}])
-def test_who_is_no_running_replica_does_not_stray(said: dict[str, str]) -> None:
-    assert not watch.strays(said)
+def test_only_running_replica_can_be_not_following(said: dict[str, str]) -> None:
+    assert not watch.is_not_following(said)
 
 
-def test_a_replica_whose_data_are_seen_lost_twice_is_ended(member: Member) -> None:
-    looks = watch.Data()
+def test_replica_with_lost_data_seen_twice_is_ended(member: Member) -> None:
+    looks = watch.DataCheck()
     for now, lost in ((0, True), (30, False), (60, True)):
         member.ends["check"] = 65 if lost else 0
-        looks.look(now)
-    looks.look(63)
+        looks.run(now)
+    looks.run(63)
     assert member.signals == [], "a file may be on its way"
-    looks.look(90)
+    looks.run(90)
     assert member.signals == [signal.SIGTERM]
 
 
 @pytest.mark.parametrize("code", [0, 1, -9, None])
-def test_whatever_else_it_ends_with_is_no_word_about_the_data(member: Member, code: int | None) -> None:
-    looks = watch.Data()
+def test_other_exit_codes_do_not_imply_data_loss(member: Member, code: int | None) -> None:
+    looks = watch.DataCheck()
     member.ends["check"] = code
     for now in range(0, 300, 30):
-        looks.look(now)
+        looks.run(now)
     assert member.asked and member.signals == []
 
 
-def test_a_primary_is_left_alone(member: Member, tmp_path: Path) -> None:
+def test_primary_with_lost_data_is_kept(member: Member, tmp_path: Path) -> None:
     (tmp_path / "standby").unlink()
-    looks = watch.Data()
+    looks = watch.DataCheck()
     member.ends["check"] = 65
     for now in range(0, 300, 30):
-        looks.look(now)
+        looks.run(now)
     assert member.asked == [] and member.signals == []

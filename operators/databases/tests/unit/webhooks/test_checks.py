@@ -8,20 +8,27 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from database_support.access_rules import TAKEN, UNREADABLE, WRONG
+from database_support.contracts.hba_examples import INVALID_LINES, UNPARSABLE_LINES, VALID_LINES
 from steersman.api.core_v1 import ResourceRequirements
 from steersman.meta import Duration, FrozenDict, ObjectMeta
 from steersman.webhook import AdmissionWarning, FieldError
 from steersman_databases.api import Database, DatabaseSpec, DatabaseUser, PostgreSQLCluster
-from steersman_databases.api.cluster_parts import AdditionalService, ClusterTls, PodDisruptionBudget, Services
+from steersman_databases.api.cluster_common import (
+    AdditionalService,
+    ClusterTls,
+    DisruptionBudgetSettings,
+    ServicesSettings,
+)
 from steersman_databases.api.database import Extension, Schema
-from steersman_databases.api.grants import Grant, Membership
+from steersman_databases.api.database_user import DatabaseUserSpec, PasswordRotation
+from steersman_databases.api.grants import PrivilegeGrant, RoleGrant
+from steersman_databases.api.maintenance import MaintenanceSettings
 from steersman_databases.api.postgresql_cluster import (
     Bootstrap,
     InitDb,
     PostgreSQLClusterSpec,
     PostgreSQLSettings,
-    Synchronous,
+    SynchronousSettings,
 )
 from steersman_databases.api.references import (
     AdministratorReference,
@@ -30,12 +37,11 @@ from steersman_databases.api.references import (
     ServerTls,
     ServiceReference,
 )
-from steersman_databases.api.users import DatabaseUserSpec, Rotation
-from steersman_databases.engines import engine_named
-from steersman_databases.engines.postgresql import hba
-from steersman_databases.webhooks.changes import news
+from steersman_databases.engines.postgresql.config import hba
+from steersman_databases.engines.registry import sql_engine_named
 from steersman_databases.webhooks.clusters import check_cluster
-from steersman_databases.webhooks.contents import check_database, check_user
+from steersman_databases.webhooks.databases import check_database, check_user
+from steersman_databases.webhooks.ratcheting import ratcheting
 
 META = ObjectMeta(name="orders", namespace="shop")
 SAFE: dict[str, Any] = {"instances": 3}
@@ -61,15 +67,15 @@ def said(found: Iterable[FieldError | AdmissionWarning]) -> list[str]:
 
 
 def of_cluster(obj: PostgreSQLCluster) -> list[FieldError | AdmissionWarning]:
-    return list(check_cluster(obj, contents=engine_named))
+    return list(check_cluster(obj, sql_engine_for=sql_engine_named))
 
 
 def of_database(obj: Database) -> list[FieldError | AdmissionWarning]:
-    return list(check_database(obj, contents=engine_named))
+    return list(check_database(obj, sql_engine_for=sql_engine_named))
 
 
 def of_user(obj: DatabaseUser) -> list[FieldError | AdmissionWarning]:
-    return list(check_user(obj, contents=engine_named))
+    return list(check_user(obj, sql_engine_for=sql_engine_named))
 
 
 def server(mode: Any = "VerifyFull", **more: Any) -> ServerReference:
@@ -81,20 +87,25 @@ def settings(**values: Any) -> PostgreSQLSettings:
     return PostgreSQLSettings(**values)
 
 
-def test_what_is_well_is_not_spoken_of() -> None:
+def test_valid_objects_pass_silently() -> None:
     assert of_cluster(cluster(bootstrap=Bootstrap(initdb=InitDb(database="shop", owner="shop")))) == []
     assert of_database(database()) == []
     assert of_database(Database(metadata=META, spec=DatabaseSpec(engine="mysql", version="9.7"))) == []
-    assert of_user(user(rotation=Rotation(every=Duration("720h")))) == []
+    assert of_user(user(rotation=PasswordRotation(every=Duration("720h")))) == []
     assert of_user(user(cluster_ref=None, server_ref=server(), engine="mysql")) == []
 
 
 CLUSTERS: dict[str, tuple[dict[str, Any], str, str]] = {
     "version": ({"version": "16"}, "spec.version", 'version "16" of postgresql is not supported'),
+    "time zone": (
+        {"maintenance": MaintenanceSettings(time_zone="Europe/Atlantis")},
+        "spec.maintenance.timeZone",
+        "Europe/Atlantis is not a time zone. Use a name such as Europe/Berlin",
+    ),
     "ours": (
         {"postgresql": settings(parameters=FrozenDict({"archive_mode": "on"}))},
         "spec.postgresql.parameters[archive_mode]",
-        "archives are the operator's",
+        "use spec.backup",
     ),
     "tls": (
         {"postgresql": settings(parameters=FrozenDict({"ssl_max_protocol_version": "TLSv1.1"}))},
@@ -104,44 +115,44 @@ CLUSTERS: dict[str, tuple[dict[str, Any], str, str]] = {
     "ciphers": (
         {"postgresql": settings(parameters=FrozenDict({"ssl_ciphers": "none-such"}))},
         "spec.postgresql.parameters[ssl_ciphers]",
-        "OpenSSL knows none of these ciphers",
+        "OpenSSL supports none of these TLS 1.2 ciphers",
     ),
     "statistics": (
         {"postgresql": settings(parameters=FrozenDict({"log_statement_stats": "yes", "log_parser_stats": "1"}))},
         "spec.postgresql.parameters[log_statement_stats]",
-        "no server starts with log_statement_stats and log_parser_stats: turn one of both off",
+        "a server cannot start with log_statement_stats and log_parser_stats: disable one of both",
     ),
     "lines": (
         {"postgresql": settings(parameters=FrozenDict({"search_path": "a, b\n"}))},
         "spec.postgresql.parameters[search_path]",
-        "search_path: one line, since a file of parameters takes no other",
+        "search_path: it cannot contain line breaks",
     ),
     "memory": (
         # In blocks of 8 KiB.
         {"postgresql": settings(parameters=FrozenDict({"shared_buffers": "100000"}))},
         "spec.postgresql.parameters[shared_buffers]",
-        '"shared_buffers" = 100000 leaves nothing of the limit of 768Mi that an instance has',
+        '"shared_buffers" = 100000 exceeds the memory limit of 768Mi',
     ),
     "hba": ({"postgresql": settings(pg_hba=("host all all all",))}, "spec.postgresql.pgHba[0]", "too few fields"),
     "service": (
-        {"services": Services(additional=(AdditionalService(name="orders-headless", role="rw"),))},
+        {"services": ServicesSettings(additional=(AdditionalService(name="orders-headless", role="rw"),))},
         "spec.services.additional",
-        "orders-headless is a Service of the operator's",
+        "the name orders-headless is reserved",
     ),
     "pooler": (
-        {"services": Services(additional=(AdditionalService(name="orders-pooler-ro", role="r"),))},
+        {"services": ServicesSettings(additional=(AdditionalService(name="orders-pooler-ro", role="r"),))},
         "spec.services.additional",
-        "orders-pooler-ro is a Service of the operator's",
+        "the name orders-pooler-ro is reserved",
     ),
     "database": (
         {"bootstrap": Bootstrap(initdb=InitDb(database="template1", owner="shop"))},
         "spec.bootstrap.initdb.database",
-        "PostgreSQL keeps this database for itself",
+        "PostgreSQL reserves this database",
     ),
     "owner": (
         {"bootstrap": Bootstrap(initdb=InitDb(database="shop", owner="pg_monitor"))},
         "spec.bootstrap.initdb.owner",
-        "PostgreSQL keeps roles",
+        "PostgreSQL reserves the prefix",
     ),
     "resources": (
         {
@@ -157,7 +168,7 @@ CLUSTERS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("case", CLUSTERS)
-def test_a_cluster_that_cannot_be_is_refused_by_its_field(case: str) -> None:
+def test_invalid_cluster_is_rejected_by_field(case: str) -> None:
     spec, field, words = CLUSTERS[case]
     (cause,) = of_cluster(cluster(**spec))
     assert isinstance(cause, FieldError)
@@ -166,21 +177,24 @@ def test_a_cluster_that_cannot_be_is_refused_by_its_field(case: str) -> None:
 
 
 RISKS: dict[str, tuple[dict[str, Any], str]] = {
-    "one": ({"instances": 1}, "spec.instances: nobody takes over"),
-    "off": ({"postgresql": settings(synchronous=Synchronous(mode="Off"))}, "spec.postgresql.synchronous.mode"),
-    "all": (
-        {"postgresql": settings(synchronous=Synchronous(mode="Quorum", standbys=2, required=True))},
-        "spec.postgresql.synchronous.required: writes wait",
+    "one": ({"instances": 1}, "spec.instances: a single instance"),
+    "off": (
+        {"postgresql": settings(synchronous=SynchronousSettings(mode="Disabled"))},
+        "spec.postgresql.synchronous.mode",
     ),
-    "delete": ({"deletion_policy": "Delete"}, "spec.deletionPolicy: volumes and Secrets are deleted"),
+    "all": (
+        {"postgresql": settings(synchronous=SynchronousSettings(mode="Quorum", standbys=2, required=True))},
+        "spec.postgresql.synchronous.required: writes are blocked",
+    ),
+    "delete": ({"deletion_policy": "Delete"}, "spec.deletionPolicy: volumes and Secrets, and so the data,"),
     "clear": ({"tls": ClusterTls(required=False)}, "spec.tls.required"),
-    "drain": ({"pod_disruption_budget": PodDisruptionBudget(max_unavailable=3)}, "spec.podDisruptionBudget"),
+    "drain": ({"pod_disruption_budget": DisruptionBudgetSettings(max_unavailable=3)}, "spec.podDisruptionBudget"),
     "trust": ({"postgresql": settings(pg_hba=("host all all all trust",))}, "spec.postgresql.pgHba[0]: trust"),
 }
 
 
 @pytest.mark.parametrize("case", RISKS)
-def test_what_is_risky_is_told(case: str) -> None:
+def test_risky_settings_warn(case: str) -> None:
     spec, words = RISKS[case]
     (warning,) = of_cluster(cluster(**spec))
     assert isinstance(warning, AdmissionWarning)
@@ -188,35 +202,46 @@ def test_what_is_risky_is_told(case: str) -> None:
     assert len(warning.message) <= 256, "kubectl shows no more"
 
 
-def test_databases_are_refused_what_their_engine_does_not_take() -> None:
+def test_database_unsupported_by_engine_is_rejected() -> None:
     own: dict[str, Any] = {"cluster_ref": None, "engine": "postgresql"}
     (reserved,) = said(of_database(database(database_name="postgres", owner="shop")))
     assert reserved.startswith('spec.databaseName: databaseName "postgres" cannot be used')
     assert said(of_database(database(schemas=(Schema(name="pg_new"),))))[0].startswith("spec.schemas: ")
     assert said(of_database(database(**own, version="9"))) == [
-        'spec.version: version "9" of postgresql is not supported: use "15" or "17"'
+        'spec.version: version "9" of postgresql is not supported. Use "15" or "17"'
     ]
+    resources = ResourceRequirements(
+        requests=FrozenDict[str, int | str]({"memory": "1Gi"}), limits=FrozenDict[str, int | str]({"memory": "512Mi"})
+    )
+    assert said(of_database(database(**own, version="17", resources=resources)))[0].startswith(
+        "spec.resources.requests[memory]: 1Gi is more than the limit of 512Mi"
+    )
     mysql: dict[str, Any] = {"cluster_ref": None, "server_ref": server(), "engine": "mysql"}
     assert said(of_database(database(**mysql, character_type="C")))[0].startswith("spec.characterType: ")
     assert said(of_database(database(**mysql, username="root")))[0].startswith("spec.username: ")
 
 
-def test_users_are_refused_what_their_engine_does_not_take() -> None:
+def test_user_unsupported_by_engine_is_rejected() -> None:
     assert said(of_user(user(user="steersman_x")))[0].startswith('spec.user: username "steersman_x" cannot be used')
-    assert said(of_user(user(user="x" * 63, rotation=Rotation(every=Duration("1h")))))[0].startswith("spec.user: ")
-    assert said(of_user(user(roles=(Membership(name="pg_execute_server_program"),))))[0].startswith("spec.roles: ")
+    assert said(of_user(user(user="x" * 63, rotation=PasswordRotation(every=Duration("1h")))))[0].startswith(
+        "spec.user: "
+    )
+    assert said(of_user(user(roles=(RoleGrant(name="pg_execute_server_program"),))))[0].startswith("spec.roles: ")
     mysql: dict[str, Any] = {"cluster_ref": None, "server_ref": server(), "engine": "mysql"}
     assert said(of_user(user(**mysql, create_database=True)))[0].startswith("spec.createDatabase: ")
-    assert said(of_user(user(**mysql, roles=(Membership(name="root"),))))[0].startswith("spec.roles: ")
-    everywhere = Grant(database="*", privileges=("SELECT",))
-    assert "SELECT is not given away on the whole server" in said(of_user(user(**mysql, grants=(everywhere,))))[0]
+    assert said(of_user(user(**mysql, roles=(RoleGrant(name="root"),))))[0].startswith("spec.roles: ")
+    everywhere = PrivilegeGrant(database="*", privileges=("SELECT",))
+    assert "SELECT cannot be granted on the whole server" in said(of_user(user(**mysql, grants=(everywhere,))))[0]
     assert (
-        said(of_user(user(**mysql, grants=(Grant(database="*", privileges=("PROCESS",)),), replication=True))) == []
+        said(
+            of_user(user(**mysql, grants=(PrivilegeGrant(database="*", privileges=("PROCESS",)),), replication=True))
+        )
+        == []
     )
 
 
 @pytest.mark.parametrize("engine", ["mysql", "postgresql"])
-def test_names_that_no_server_has_are_refused_wherever_they_stand(engine: Any) -> None:
+def test_impossible_mysql_names_are_rejected_everywhere(engine: Any) -> None:
     """What no pattern can say, too: letters that MySQL lacks, and how many bytes there are."""
     wrong = {"postgresql": "é" * 32, "mysql": "boss😀"}[engine]
     there: dict[str, Any] = {"cluster_ref": None, "server_ref": server(), "engine": engine}
@@ -225,21 +250,21 @@ def test_names_that_no_server_has_are_refused_wherever_they_stand(engine: Any) -
         (told,) = said(of_user(user(**there, **{field: wrong})))
         assert told.startswith(f"spec.{'reassignTo' if field == 'reassign_to' else field}: ") and wrong in told
     for grant in (
-        Grant(database=wrong, privileges=("ALL",)),
-        Grant(database="shop", schema=schema, tables=(wrong,), privileges=("SELECT",)),
-        Grant(database="shop", schema=schema, tables=("till",), columns=(wrong,), privileges=("SELECT",)),
-        Grant(database="shop", schema=schema, functions=(wrong,), privileges=("EXECUTE",)),
+        PrivilegeGrant(database=wrong, privileges=("ALL",)),
+        PrivilegeGrant(database="shop", schema=schema, tables=(wrong,), privileges=("SELECT",)),
+        PrivilegeGrant(database="shop", schema=schema, tables=("till",), columns=(wrong,), privileges=("SELECT",)),
+        PrivilegeGrant(database="shop", schema=schema, functions=(wrong,), privileges=("EXECUTE",)),
     ):
         (told,) = said(of_user(user(**there, grants=(grant,))))
         assert told.startswith("spec.grants: ") and wrong in told
-    assert said(of_user(user(**there, roles=(Membership(name=wrong),))))[0].startswith("spec.roles: ")
+    assert said(of_user(user(**there, roles=(RoleGrant(name=wrong),))))[0].startswith("spec.roles: ")
     for field in ("database_name", "username", "owner"):
         name = {"database_name": "databaseName"}.get(field, field)
         found = said(of_database(database(**there, **{field: wrong})))
         assert any(told.startswith(f"spec.{name}: ") and wrong in told for told in found)
 
 
-def test_names_that_postgresql_has_not_are_refused_wherever_they_stand() -> None:
+def test_impossible_postgresql_names_are_rejected_everywhere() -> None:
     wrong = "é" * 32
     fields: list[tuple[str, dict[str, Any]]] = [
         ("template", {"template": wrong}),
@@ -261,7 +286,7 @@ def test_names_that_postgresql_has_not_are_refused_wherever_they_stand() -> None
     assert said(of_database(database(**there)))[0].startswith("spec.serverRef.maintenanceDatabase: ")
 
 
-def test_guests_are_refused_what_only_the_servers_own_namespace_may() -> None:
+def test_cross_namespace_forbidden_fields_are_rejected() -> None:
     elsewhere = ClusterReference(name="main", namespace="servers")
     assert said(of_user(user(cluster_ref=elsewhere, create_database=True))) == [
         "spec: createDatabase is only for objects from the cluster's own namespace"
@@ -272,53 +297,53 @@ def test_guests_are_refused_what_only_the_servers_own_namespace_may() -> None:
     assert of_user(user(cluster_ref=ClusterReference(name="main", namespace="shop"), create_database=True)) == []
 
 
-def test_connections_without_verification_and_missing_servers_are_told() -> None:
+def test_unverified_connection_and_missing_server_warn() -> None:
     foreign: dict[str, Any] = {"cluster_ref": None, "engine": "postgresql"}
     (warning,) = said(of_user(user(**foreign, server_ref=server("Disable"))))
-    assert warning.startswith("spec.serverRef.tls.mode: Disable works in clear text")
-    assert said(of_user(user(cluster_ref=None)))[0].startswith("no server is named")
+    assert warning.startswith("spec.serverRef.tls.mode: Disable disables TLS")
+    assert said(of_user(user(cluster_ref=None)))[0].startswith("no server is declared")
     (lost,) = said(of_database(database(deletion_policy="Delete")))
     assert lost.startswith("spec.deletionPolicy: the database on the server is deleted")
 
 
-def test_what_was_wrong_before_keeps_nobody_from_mending_something_else() -> None:
-    handler = news(of_cluster)
+def test_existing_error_does_not_block_update() -> None:
+    handler = ratcheting(of_cluster)
     former = cluster(instances=1, postgresql=settings(pg_hba=("nonsense",)))
     assert len(handler(former, None)) == 2
     assert handler(replace(former, spec=replace(former.spec, hibernated=True)), former) == []
     worse = replace(former, spec=replace(former.spec, version="16"))
     assert said(handler(worse, former)) == [
-        'spec.version: version "16" of postgresql is not supported: use "15" or "17"'
+        'spec.version: version "16" of postgresql is not supported. Use "15" or "17"'
     ]
 
 
-@pytest.mark.parametrize("line", TAKEN)
-def test_rules_of_access_that_are_taken(line: str) -> None:
-    assert hba.problem(line) is None
+@pytest.mark.parametrize("line", VALID_LINES)
+def test_hba_lines_accepted(line: str) -> None:
+    assert hba.validate_line(line) is None
 
 
-@pytest.mark.parametrize("line", UNREADABLE)
-def test_regular_expressions_that_are_not_read(line: str) -> None:
-    assert "regular expression" in (hba.problem(line) or "")
+@pytest.mark.parametrize("line", UNPARSABLE_LINES)
+def test_hba_regex_rejected(line: str) -> None:
+    assert "regular expression" in (hba.validate_line(line) or "")
 
 
-@pytest.mark.parametrize("line", WRONG)
-def test_rules_of_access_that_are_not(line: str) -> None:
-    assert hba.problem(line)
+@pytest.mark.parametrize("line", INVALID_LINES)
+def test_hba_lines_rejected(line: str) -> None:
+    assert hba.validate_line(line)
 
 
-def test_a_methods_name_in_another_place_is_no_risk() -> None:
-    assert hba.risk("host trust password all scram-sha-256") is None
-    assert "clear text" in (hba.risk("host all all all password") or "")
+def test_hba_method_name_elsewhere_is_no_risk() -> None:
+    assert hba.security_warning("host trust password all scram-sha-256") is None
+    assert "clear text" in (hba.security_warning("host all all all password") or "")
 
 
 @pytest.mark.parametrize(
     ("value", "mode", "refused"),
-    [("off", None, 1), ("Local", "Priority", 1), ("off", "Off", 0), ("remote_apply", None, 0)],
+    [("off", None, 1), ("Local", "Priority", 1), ("off", "Disabled", 0), ("remote_apply", None, 0)],
 )
-def test_who_is_not_waited_for_is_no_synchronous_standby(value: str, mode: Any, refused: int) -> None:
+def test_nonwaiting_commit_is_no_synchronous_standby(value: str, mode: Any, refused: int) -> None:
     settings = PostgreSQLSettings(
-        parameters=FrozenDict({"synchronous_commit": value}), synchronous=Synchronous(mode=mode)
+        parameters=FrozenDict({"synchronous_commit": value}), synchronous=SynchronousSettings(mode=mode)
     )
     found = [one for one in of_cluster(cluster(postgresql=settings)) if isinstance(one, FieldError)]
     assert [one.field for one in found] == ["spec.postgresql.parameters[synchronous_commit]"] * refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from steersman_databases.engines.cluster import Setting, SettingCatalog
+from steersman_databases.engines.cluster_engine import Setting, SettingCatalog
 
 
 def _catalog(version: str) -> SettingCatalog:

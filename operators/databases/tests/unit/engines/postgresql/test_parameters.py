@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from database_support.setting_catalogs import CATALOGS
-from steersman_databases.engines.cluster import SettingCatalog
-from steersman_databases.engines.postgresql.parameters import judge, refused
+from steersman_databases.engines.cluster_engine import SettingCatalog
+from steersman_databases.engines.postgresql.config.parameters import classify, rejection_reason
 
 
 @pytest.fixture(params=CATALOGS)
@@ -16,17 +16,17 @@ def settings(request: pytest.FixtureRequest) -> SettingCatalog:
     return CATALOGS[request.param]
 
 
-def test_each_value_that_a_server_has_is_the_same(settings: SettingCatalog) -> None:
+def test_current_values_classify_as_same(settings: SettingCatalog) -> None:
     for one in settings.values():
-        if not refused(one.name, one.value) and one.context != "internal":
-            assert judge(one.name, one.value, settings).kind == "Same", one
+        if not rejection_reason(one.name, one.value) and one.context != "internal":
+            assert classify(one.name, one.value, settings).kind == "Same", one
 
 
-def test_the_context_tells_a_restart_from_a_reload(settings: SettingCatalog) -> None:
+def test_context_distinguishes_restart_from_reload(settings: SettingCatalog) -> None:
     for one in settings.values():
-        if one.kind != "integer" or refused(one.name, one.value) or one.maximum == one.value:
+        if one.kind != "integer" or rejection_reason(one.name, one.value) or one.maximum == one.value:
             continue
-        verdict = judge(one.name, one.maximum or "", settings)
+        verdict = classify(one.name, one.maximum or "", settings)
         expected = {"internal": "Refused", "postmaster": "Restart"}.get(one.context, "Reload")
         assert verdict.kind == expected, (one, verdict)
 
@@ -58,51 +58,54 @@ def test_the_context_tells_a_restart_from_a_reload(settings: SettingCatalog) -> 
         ("checkpoint_timeout", "1h", "Reload", ""),
         ("no_such_thing", "1", "Refused", "unrecognized configuration parameter"),
         ("pg_stat_statements.max", "10", "Reload", ""),
-        ("fsync", "off", "Refused", "loses the database"),
-        ("port", "5433", "Refused", "where the server listens"),
-        ("archive_command", "true", "Refused", "the operator's"),
+        ("fsync", "off", "Refused", "corrupts the database"),
+        ("port", "5433", "Refused", "manages listen addresses"),
+        ("archive_command", "true", "Refused", "use spec.backup"),
+        ("archive_timeout", "30s", "Refused", "use spec.backup.archive.interval"),
         ("server_version", "18", "Refused", "cannot be changed"),
         ("shared_preload_libraries", "x", "Refused", "sharedPreloadLibraries"),
-        ("session_preload_libraries", "x", "Refused", "a session ends where one cannot be loaded"),
+        ("session_preload_libraries", "x", "Refused", "a missing library ends each session"),
         ("min_wal_size", "31MB", "Refused", '"min_wal_size" must be at least 32MB: two WAL segments'),
         ("min_wal_size", "32MB", "Reload", ""),
         ("max_wal_size", "16MB", "Refused", "must be at least 32MB"),
-        ("ssl_ciphers", "TLS_AES_256_GCM_SHA384", "Refused", "OpenSSL knows none of these ciphers of TLS 1.2"),
-        ("ssl_ecdh_curve", "P-256", "Refused", "OpenSSL knows no curve of this name"),
-        ("ssl_ecdh_curve", "X25519", "Refused", "no curve that ECDSA knows"),
-        ("log_line_prefix", "a\nb", "Refused", "log_line_prefix: one line"),
-        ("log_line_prefix", "a\r", "Refused", "log_line_prefix: one line"),
-        ("log_line_prefix", "a\0", "Refused", "log_line_prefix: one line"),
-        ("work_mem", "64MB\n", "Refused", "work_mem: one line"),
+        ("ssl_ciphers", "TLS_AES_256_GCM_SHA384", "Refused", "OpenSSL supports none of these TLS 1.2 ciphers"),
+        ("ssl_ecdh_curve", "P-256", "Refused", "OpenSSL does not support this curve"),
+        ("ssl_ecdh_curve", "X25519", "Refused", "ECDSA does not support this curve"),
+        ("log_line_prefix", "a\nb", "Refused", "log_line_prefix: it cannot contain line breaks"),
+        ("log_line_prefix", "a\r", "Refused", "log_line_prefix: it cannot contain line breaks"),
+        ("log_line_prefix", "a\0", "Refused", "log_line_prefix: it cannot contain line breaks"),
+        ("work_mem", "64MB\n", "Refused", "work_mem: it cannot contain line breaks"),
         ("rum.fuzzy_limit", "1", "Reload", ""),
-        ("rum.fuzzy.limit", "1", "Refused", 'names are lower-case letters, digits and "_"'),
-        ("rum.", "1", "Refused", "names are"),
-        ("rum..limit", "1", "Refused", "names are"),
-        (".limit", "1", "Refused", "names are"),
-        ("rum.2limit", "1", "Refused", "names are"),
+        ("rum.fuzzy.limit", "1", "Refused", 'names consist of lower-case letters, digits and "_"'),
+        ("rum.", "1", "Refused", "names consist of"),
+        ("rum..limit", "1", "Refused", "names consist of"),
+        (".limit", "1", "Refused", "names consist of"),
+        ("rum.2limit", "1", "Refused", "names consist of"),
         ("default_table_access_method", "", "Refused", "cannot be empty"),
         ("default_table_access_method", "columnar", "Reload", ""),
         ("log_destination", "stderr, CSVLog", "Reload", ""),
         ("log_destination", '"jsonlog",syslog', "Reload", ""),
-        ("log_destination", "eventlog", "Refused", "it is of stderr, csvlog, jsonlog and syslog"),
-        ("log_destination", "stderr,", "Refused", "with commas between"),
-        ("log_destination", '"stderr', "Refused", "with commas between"),
-        ("log_destination", "stderr csvlog", "Refused", "it is of stderr, csvlog, jsonlog and syslog"),
+        ("log_destination", "eventlog", "Refused", "it is a list of stderr, csvlog, jsonlog and syslog"),
+        ("log_destination", "stderr,", "Refused", "separated by commas"),
+        ("log_destination", '"stderr', "Refused", "separated by commas"),
+        ("log_destination", "stderr csvlog", "Refused", "it is a list of stderr, csvlog, jsonlog and syslog"),
     ],
 )
-def test_verdicts(settings: SettingCatalog, name: str, value: str, kind: str, words: str) -> None:
-    verdict = judge(name, value, settings)
+def test_classification_matches_examples(
+    settings: SettingCatalog, name: str, value: str, kind: str, words: str
+) -> None:
+    verdict = classify(name, value, settings)
     assert (verdict.kind, words in verdict.reason) == (kind, True), verdict
 
 
-def test_what_openssl_takes_is_left_to_the_server() -> None:
-    assert refused("ssl_ciphers", "HIGH:!aNULL:unknown") is None
-    assert refused("ssl_ecdh_curve", "secp384r1") is None
-    assert refused("ssl_ecdh_curve", "prime239v1") is None, "a server does without"
-    assert refused("SSL_Ciphers", "unknown") is not None
+def test_openssl_strings_are_left_to_the_server() -> None:
+    assert rejection_reason("ssl_ciphers", "HIGH:!aNULL:unknown") is None
+    assert rejection_reason("ssl_ecdh_curve", "secp384r1") is None
+    assert rejection_reason("ssl_ecdh_curve", "prime239v1") is None, "a server does without"
+    assert rejection_reason("SSL_Ciphers", "unknown") is not None
 
 
-def test_what_a_server_reads_and_will_not_start_with_is_refused_where_it_has_it_already() -> None:
+def test_value_blocking_start_is_rejected_even_if_current() -> None:
     known = CATALOGS["17"]
     read = {**known, "min_wal_size": replace(known["min_wal_size"], value="17")}
-    assert judge("min_wal_size", "17MB", read).kind == "Refused"
+    assert classify("min_wal_size", "17MB", read).kind == "Refused"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from database_support.group_contract import TestGroup
-from database_support.modelled_server import ModelServer
-from database_support.mysql_model import Mysqld, Servers
-from steersman_agent.gtids import GtidSet
-from steersman_agent.server import Place, Server
+from database_support.contracts.mysql_group import TestGroup
+from database_support.simulation.fake_mysqld import SimulatedMySQLServer
+from database_support.simulation.mysql_group import SimulatedMysqld, SimulatedServers
+from steersman_agent.server.process import MySQLServer, ServerPaths
+from steersman_instance.gtids import GtidSet
 
 __all__ = ["TestGroup"]
 
@@ -24,10 +24,12 @@ class Models:
 
     def __init__(self, directory: Path) -> None:
         self._now = 0.0
-        self._model = Servers(lambda: self._now)
-        self._mysqlds = [Mysqld(f"server-{n}") for n in range(3)]
-        self.servers: Sequence[Server] = [
-            ModelServer(Place(volume=directory, host=f"10.0.0.{n}", instance=n), self._model, one, self._pass)
+        self._model = SimulatedServers(lambda: self._now)
+        self._mysqlds = [SimulatedMysqld(f"server-{n}") for n in range(3)]
+        self.servers: Sequence[MySQLServer] = [
+            SimulatedMySQLServer(
+                ServerPaths(volume=directory, host=f"10.0.0.{n}", instance=n), self._model, one, self._pass
+            )
             for n, one in enumerate(self._mysqlds)
         ]
         for one in self._mysqlds:
@@ -37,16 +39,16 @@ class Models:
     def _pass(self, _: str, seconds: float) -> None:
         self._now += seconds
 
-    def _of(self, server: Server) -> Mysqld:
-        return self._mysqlds[server.place.instance]
+    def _of(self, server: MySQLServer) -> SimulatedMysqld:
+        return self._mysqlds[server.paths.instance]
 
-    def kill(self, server: Server) -> None:
+    def kill(self, server: MySQLServer) -> None:
         self._model.kill(self._of(server))
 
-    def write(self, server: Server) -> bool:
+    def write(self, server: MySQLServer) -> bool:
         return self._model.write(self._of(server))
 
-    def stray(self, server: Server) -> None:
+    def add_errant_transaction(self, server: MySQLServer) -> None:
         one = self._of(server)
         one.durable |= GtidSet.parse(f"{one.uuid}:1")
 

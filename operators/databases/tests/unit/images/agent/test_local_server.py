@@ -7,7 +7,7 @@ from unittest import mock
 import pymysql
 import pytest
 
-from steersman_agent.group import LocalServer, Unreachable
+from steersman_agent.group.group_status import LocalServer, ServerQueryFailed
 
 
 def connection(error: Exception) -> mock.MagicMock:
@@ -18,7 +18,7 @@ def connection(error: Exception) -> mock.MagicMock:
 
 
 @pytest.mark.parametrize(("code", "connections"), [(2013, 2), (1231, 1)], ids=["lost", "refused"])
-def test_who_lost_it_has_another_and_who_was_refused_has_not(
+def test_lost_connection_is_reopened_rejected_is_not(
     monkeypatch: pytest.MonkeyPatch, code: int, connections: int
 ) -> None:
     """All others may be taken by clients: it is given up only where it is gone."""
@@ -27,6 +27,6 @@ def test_who_lost_it_has_another_and_who_was_refused_has_not(
     monkeypatch.setattr(pymysql, "connect", connect)
     server = LocalServer("socket")
     for _ in range(2):
-        with pytest.raises(Unreachable, match="words"):
-            server.adjust("max_connections", 1)
+        with pytest.raises(ServerQueryFailed, match="words"):
+            server.set_global_kept("max_connections", 1)
     assert connect.call_count == connections

@@ -1,0 +1,1 @@
+"""Archives of PostgreSQL: generated ones for the planner, and real ones."""

@@ -1,0 +1,1 @@
+"""Contracts that models and real servers keep."""

@@ -1,0 +1,1 @@
+"""Clusters, databases and clients of end-to-end tests."""

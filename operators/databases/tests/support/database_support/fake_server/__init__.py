@@ -1,0 +1,1 @@
+"""A database server in memory."""

@@ -1,0 +1,1 @@
+"""Cases for every field of the API."""

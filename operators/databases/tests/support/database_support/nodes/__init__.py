@@ -1,0 +1,1 @@
+"""Faults of devcluster nodes and networks."""

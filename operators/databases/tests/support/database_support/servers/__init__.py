@@ -1,0 +1,1 @@
+"""Real database servers as local processes."""

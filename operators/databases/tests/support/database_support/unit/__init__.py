@@ -1,0 +1,1 @@
+"""In-memory harnesses of unit tests."""

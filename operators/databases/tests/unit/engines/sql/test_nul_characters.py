@@ -1,0 +1,36 @@
+"""libpq reads no further than to a NUL, and would leave out what comes after it: how the server is verified, too."""
+
+from __future__ import annotations
+
+import asyncio
+from unittest.mock import patch
+
+import psycopg
+import pytest
+
+from steersman_databases.engines.errors import LoginRejected
+from steersman_databases.engines.postgresql.sql.session import connect
+from steersman_databases.engines.server import DatabaseServer, Login, ServerEndpoint, Verification
+
+ENDPOINT = ServerEndpoint("127.0.0.1", 5432)
+
+
+@pytest.mark.parametrize(
+    ("login", "database"),
+    [
+        (Login("clerk\0", "s3cret"), "shop"),
+        (Login("clerk", "s3cret\0"), "shop"),
+        (Login("clerk", "s3cret"), "shop\0"),
+    ],
+    ids=["username", "password", "database"],
+)
+def test_nul_in_credentials_is_rejected(login: Login, database: str) -> None:
+    async def story() -> None:
+        server = DatabaseServer("postgresql", ENDPOINT, login, Verification())
+        with (
+            patch.object(psycopg.AsyncConnection, "connect", side_effect=AssertionError("it connects")),
+            pytest.raises(LoginRejected, match="NUL"),
+        ):
+            await connect(server, login, database, asyncio.get_running_loop().time() + 1)
+
+    asyncio.run(story())

@@ -1,0 +1,23 @@
+"""Databases and users on servers under every fault: a part of the sweep here, all of it by ``make simulate``."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from database_support.simulation.users import SCENARIOS, sweep
+
+WHOLE = os.environ.get("SIMULATE") == "whole"
+_ALL = [(name, engine) for name in SCENARIOS for engine in ("postgresql", "mysql")]
+
+
+# Otherwise each scenario with one engine, in turn.
+@pytest.mark.timeout(1800 if WHOLE else 120)
+@pytest.mark.parametrize("name, engine", _ALL if WHOLE else [*_ALL[0::4], *_ALL[3::4]])
+def test_scenario_survives_faults(name: str, engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    report = sweep(SCENARIOS[name], engine, random_runs=200 if WHOLE else 1, max_places=None if WHOLE else 0)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{name}, {engine}:\n{report}\n" if WHOLE else "")
+    assert report.is_complete is WHOLE

@@ -1,0 +1,80 @@
+"""The spec that a Database passes to the cluster of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from database_support.unit.database_harness import DatabaseHarness
+from steersman.api.core_v1 import Pod, ResourceRequirements
+from steersman.meta import FrozenDict, ObjectKey, Quantity, decode_builtins
+from steersman_databases.api import Database
+from steersman_databases.api.backup_common import BackupSettings
+from steersman_databases.api.cluster_common import MonitoringSettings, PodMonitorSettings
+from steersman_databases.sql.database.specs import dedicated_cluster
+from steersman_testing import virtual_time
+
+ENGINES = pytest.mark.parametrize(("engine", "version"), [("postgresql", "17"), ("mysql", "9.7")])
+
+
+def _cluster_spec(engine: str, version: str, **spec: Any) -> dict[str, Any]:
+    wire = {
+        "metadata": {"name": "orders", "namespace": "shop"},
+        "spec": {"engine": engine, "version": version, **spec},
+    }
+    return dict(dedicated_cluster(decode_builtins(wire, Database), Quantity("1Gi")).spec)
+
+
+@ENGINES
+def test_backup_and_recovery_are_passed_to_cluster(engine: str, version: str) -> None:
+    backup: dict[str, Any] = {
+        "storeRef": {"name": "archive", "namespace": "backups"},
+        "archive": {"interval": "10s"},
+        "schedules": [{"name": "daily", "schedule": "30 2 * * *", "timeZone": "Europe/Berlin"}],
+        "finalBackup": "Required",
+    }
+    recovery = {"cluster": {"name": "stock"}, "target": {"time": "2026-03-01T12:30:00Z"}}
+    passed = _cluster_spec(engine, version, backup=backup, bootstrap={"recovery": recovery})
+    assert decode_builtins(passed["backup"], BackupSettings) == decode_builtins(backup, BackupSettings)
+    assert passed["bootstrap"] == {"recovery": recovery}
+
+
+@ENGINES
+def test_cluster_spec_has_only_declared_fields(engine: str, version: str) -> None:
+    assert not {"backup", "bootstrap", "resources", "monitoring"} & _cluster_spec(engine, version).keys()
+
+
+@ENGINES
+def test_sizing_is_passed_to_cluster(engine: str, version: str) -> None:
+    assert _cluster_spec(engine, version, sizing="Defaults")[engine] == {"sizing": "Defaults"}
+    assert engine not in _cluster_spec(engine, version), "the cluster keeps its own mode"
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
+@virtual_time
+async def test_resources_and_monitoring_follow_the_database(engine: str) -> None:
+    world = DatabaseHarness(engine)
+    limits = FrozenDict[str, int | str]({"memory": "1Gi"})
+    monitor = MonitoringSettings(pod_monitor=PodMonitorSettings(enabled=True, labels=FrozenDict({"team": "shop"})))
+
+    def memory_limit() -> object:
+        pod = world.server.read(Pod, ObjectKey("default", "orders-0-0"))
+        return pod and pod.spec.containers[0].resources.limits["memory"]
+
+    async with world.operator():
+        await world.create(resources=ResourceRequirements(limits=limits), monitoring=monitor)
+        await world.ready()
+        cluster = world.cluster
+        assert cluster is not None and cluster.status.sizing is not None
+        assert (memory_limit(), cluster.spec.monitoring) == ("1Gi", monitor)
+        sized = {parameter.name for parameter in cluster.status.sizing.parameters}
+        assert sized & {"shared_buffers", "innodb_buffer_pool_size"}
+
+        await world.change(resources={"limits": {"memory": "2Gi"}}, monitoring=None)
+        await world.until("the pod has the new limit", lambda: memory_limit() == "2Gi", 600)
+        cluster = world.cluster
+        assert cluster is not None and cluster.spec.monitoring == MonitoringSettings()
+        await world.change(resources=None)
+        await world.until("the pod has the default limit", lambda: memory_limit() == "768Mi", 600)
+        await world.ready()
