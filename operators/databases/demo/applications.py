@@ -1,4 +1,4 @@
-"""The pods that use the databases in the demo."""
+"""Pods of the demo that use the databases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ACCOUNT = 10001
 
 
 def scripts() -> dict[str, Any]:
-    """The ConfigMap that holds what the applications run."""
+    """ConfigMap with the programs of the applications."""
     data = {f"{name}.py": (_SCRIPTS / f"{name}.py").read_text() for name in (WRITER, LOGINS)}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applications"}, "data": data}
 
@@ -19,7 +19,10 @@ def scripts() -> dict[str, Any]:
 def application(
     name: str, image: str, secret: str, environment: list[dict[str, Any]], script: str = ""
 ) -> dict[str, Any]:
-    """A pod that runs the script of its name unless another is given, with its Secret mounted at ``/secret``."""
+    """A pod that runs a program, with its Secret mounted at ``/secret``.
+
+    The program has the name of the pod by default.
+    """
     return _pod(
         name,
         {
@@ -39,7 +42,7 @@ def application(
 
 
 def client(name: str, image: str, secret: str, statements: str) -> dict[str, Any]:
-    """A pod that has MySQL carry out statements, and ends."""
+    """A pod that executes statements on MySQL and exits."""
     variables = {"DB_HOST": "host", "DB_PORT": "port", "DB": "dbname", "DB_USER": "user", "MYSQL_PWD": "password"}
     script = 'exec mysql -h "$DB_HOST" -P "$DB_PORT" -u "$DB_USER" -N -e "$STATEMENTS" "$DB"'
     environment = [*from_secret(secret, variables), {"name": "STATEMENTS", "value": statements}]
@@ -47,7 +50,7 @@ def client(name: str, image: str, secret: str, statements: str) -> dict[str, Any
 
 
 def from_secret(secret: str, variables: dict[str, str]) -> list[dict[str, Any]]:
-    """Variables of the environment, each from a key of a Secret."""
+    """Environment variables, each from a key of a Secret."""
     return [
         {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
         for variable, key in variables.items()

@@ -1,4 +1,4 @@
-"""What the demo shows, step by step; each step checks that it came true."""
+"""Steps of the demo. Each step checks its result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PARTS = "parts-writer"
 _SWITCHOVER = "databases.steersman.dev/switchover=any"
 
 
-# Each look is a process, and machines that try this are small.
+# Each check starts a process, and machines for demos are small.
 wait_until = partial(_wait_until, interval=1.0)
 
 
@@ -43,7 +43,7 @@ class Story:
         self._shown = [*_SHOWN]
 
     def tell(self) -> None:
-        """Runs all steps. Raises DevclusterError at the first that does not come true."""
+        """Run all steps. Raises DevclusterError at the first failure."""
         install(self._target, self._progress)
         # Where Debian's MySQL cannot be had, there is nothing to show of it.
         mysql = not self._target.is_devcluster or ensure_mysql(self._progress) is not None
@@ -89,7 +89,7 @@ class Story:
             return all(one.get("status") == "True" for one in told)
 
         wait_until("cluster, user and database are Ready", all_ready, seconds=300)
-        message = _condition(self._get("postgresqlcluster", CLUSTER), "InitialConfiguration").get("message", "")
+        message = _condition(self._get("postgresqlcluster", CLUSTER), "PostInitSQLApplied").get("message", "")
         self._console.print(f"    {message}")
 
     def _start_applications(self) -> None:
@@ -119,10 +119,10 @@ class Story:
     def _rotate(self) -> None:
         # When it was rotated last stands in the Secret: long ago is due now.
         long_ago = '{"stringData": {"rotated-at": "2000-01-01T00:00:00Z"}}'
-        self._console.print(f"\n[bold]The password of {USER} is due[/]")
+        self._console.print(f"\n[bold]The password of {USER} is due for rotation[/]")
         self._console.print(f"kubectl patch secret {USER}-user --type=merge -p '{long_ago}'", markup=False)
         former = self._get("databaseuser", USER).get("status", {}).get("lastRotationTime")
-        with self._progress.step("The operator sets another credential, tries it, and writes it to the Secret"):
+        with self._progress.step("The operator creates another credential, verifies it, and writes it to the Secret"):
             self._kubectl("patch", "secret", f"{USER}-user", "--type=merge", f"--patch={long_ago}")
 
             def rotated() -> bool:
@@ -135,18 +135,18 @@ class Story:
         self._console.print("\n[bold]Meanwhile, MySQL: a client connects with nothing but the application Secret[/]")
         with self._progress.step(f"{MYSQL}: write a row, read it back"):
             rows = self._mysql(
-                "CREATE TABLE IF NOT EXISTS visits (who VARCHAR(40)); INSERT INTO visits VALUES ('a stranger'); "
+                "CREATE TABLE IF NOT EXISTS visits (who VARCHAR(40)); INSERT INTO visits VALUES ('a client'); "
                 "SELECT CONCAT('row: ', who) FROM visits;"
             )
-        self._console.print(f"    {_require('row: a stranger', rows)}")
-        self._console.print(f"[bold]Somebody drops the user of {MYSQL} by hand[/]")
+        self._console.print(f"    {_require('row: a client', rows)}")
+        self._console.print(f"[bold]The user of {MYSQL} is dropped manually[/]")
         found = "SELECT user FROM mysql.user WHERE user = 'stock'"
         self._administer_mysql("DROP USER 'stock'@'%'")
         begun = time.monotonic()
-        with self._progress.step("The operator notices and heals it"):
+        with self._progress.step("The operator detects and reverts it"):
             wait_until("the user is back", lambda: "stock" in self._administer_mysql(found), seconds=45)
             rows = self._mysql("SELECT CONCAT('row: ', who) FROM visits;")
-        _require("row: a stranger", rows)
+        _require("row: a client", rows)
         self._console.print(f"    back after {time.monotonic() - begun:.0f} s, and the old password still works")
 
     def _lose_a_primary(self) -> None:
@@ -163,7 +163,7 @@ class Story:
             self._target.apply(json.dumps(pod), NAMESPACE)
             wait_until("rows are written", lambda: self._news(_PARTS).get("written", 0) > 50, seconds=90)
         self._console.print(f"kubectl delete pod {former}-0 --force", markup=False)
-        with self._progress.step("The others put it out of their group, and one of them takes over"):
+        with self._progress.step("The others expel it from their group, and one of them becomes the primary"):
             before = self._news(_PARTS)["written"]
             self._kubectl("delete", "pod", f"{former}-0", "--force", "--grace-period=0")
             wait_until("rows are written again", lambda: self._news(_PARTS)["written"] > before + 50, seconds=180)
@@ -181,7 +181,7 @@ class Story:
         self._console.print(f"    from {former} to {primary}; {news['written']} rows acknowledged")
         self._console.print(f"    [bold]{lost} rows lost[/], longest wait of a write {news['longest']:.1f} s")
         if lost:
-            raise NotReady(f"{news['written']} rows were acknowledged, and {rows} are there")
+            raise NotReady(f"{news['written']} rows were acknowledged, and {rows} exist")
 
     def _require_logins(self) -> None:
         def both() -> bool:
@@ -199,7 +199,7 @@ class Story:
 
     def _switch_over(self) -> None:
         former = self._get("postgresqlcluster", CLUSTER)["status"]["primary"]
-        self._console.print("\n[bold]Another instance takes over, while the application writes[/]")
+        self._console.print("\n[bold]A switchover, while the application writes[/]")
         self._console.print(f"kubectl annotate pg {CLUSTER} {_SWITCHOVER}", markup=False)
         before = self._news(WRITER)
         with self._progress.step("Switchover"):
@@ -223,7 +223,7 @@ class Story:
             raise NotReady(f"{news['errors']} writes failed, the last with: {news['last']}")
         rows = int(self._kubectl("exec", f"{primary}-0", "--", *_COUNT).strip())
         if rows != news["written"]:
-            raise NotReady(f"{news['written']} rows were acknowledged, and {rows} are there")
+            raise NotReady(f"{news['written']} rows were acknowledged, and {rows} exist")
 
     def _what_next(self) -> None:
         lines = [
@@ -235,7 +235,7 @@ class Story:
         if self._target.kubeconfig is not None:
             folder = Path(self._target.kubectl_path).parent
             lines.insert(0, f"export KUBECONFIG={self._target.kubeconfig} PATH={folder}:$PATH")
-        self._console.print("\n[bold green]All of it came true.[/] What to try next:\n")
+        self._console.print("\n[bold green]All steps succeeded.[/] What to try next:\n")
         self._console.print("\n".join(f"  {line}" for line in lines), markup=False, soft_wrap=True)
         if self._target.is_devcluster:
             self._console.print("\n  make cluster-down   removes the cluster", markup=False)
@@ -252,17 +252,17 @@ class Story:
         return _condition(self._get(kind, name), "Ready").get("status") == "True"
 
     def _image(self, pod: str) -> str:
-        """What its server runs: it has a client, too."""
+        """Image of the pod's server, which contains a client, too."""
         return self._kubectl("get", "pod", pod, "--output=jsonpath={.spec.containers[0].image}")
 
     def _news(self, name: str) -> dict[str, Any]:
-        """What an application told last; nothing before it did."""
+        """Last report of an application, empty before the first."""
         done = self._target.try_kubectl("logs", name, f"--namespace={NAMESPACE}", "--tail=1")
         line = done.stdout.strip()
         return json.loads(line) if done.returncode == 0 and line.startswith("{") else {}
 
     def _end(self, name: str) -> None:
-        """Has an application tell its last news, and end."""
+        """Stop an application after its last report."""
         self._kubectl("exec", name, "--", "sh", "-c", "kill -TERM 1")
 
     def _ended(self, name: str) -> dict[str, Any]:
@@ -276,7 +276,7 @@ class Story:
         return self._kubectl("exec", f"{MYSQL}-0-0", "--", *command)
 
     def _mysql(self, statements: str) -> str:
-        """What a client says that has nothing but the Secret."""
+        """Output of a client that has nothing but the Secret."""
         name = "client"
         image = self._image(f"{MYSQL}-0-0")
         self._kubectl("delete", "pod", name, "--ignore-not-found")
@@ -312,7 +312,7 @@ def _table(found: list[dict[str, Any]], seconds: float) -> Table:
 
 
 def _require(expected: str, output: str) -> str:
-    """The line ``expected``, which must be in ``output``."""
+    """Return the line ``expected``, which must be in ``output``."""
     if expected not in output.splitlines():
         raise NotReady(f"expected {expected!r}, got {output.strip()!r}")
     return expected

@@ -1,4 +1,4 @@
-"""Logs in five times a second with what the mounted Secret says at that moment, and tells how that went, as JSON."""
+"""Log in five times a second with the mounted Secret. Report as JSON."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Writes a row every 20 ms, and tells every second how that went, as JSON; at SIGTERM a last time.
+"""Write a row every 20 ms and report every second as JSON.
 
-An error is any statement that was not carried out: it is counted, and tried again on a new connection.
+The last report follows SIGTERM. An error is any failed statement: it is counted, and retried on a new connection.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ _CA = "/secret/ca.crt"
 
 
 def connect_postgresql() -> Any:
-    """The rest is in the environment: PGHOST, PGUSER, PGPASSWORD and so on."""
+    """Connect. The environment has the rest: PGHOST, PGUSER, PGPASSWORD and so on."""
     return importlib.import_module("psycopg").connect(autocommit=True, connect_timeout=30, prepare_threshold=None)
 
 
 def connect_mysql() -> Any:
-    """A server that says nothing for 3 s is given up: its successor answers at the same address."""
+    """Connect. A server without a response for 3 s is abandoned.
+
+    Its successor has the same address.
+    """
     return importlib.import_module("pymysql").connect(
         host=os.environ["DB_HOST"],
         user=os.environ["DB_USER"],
@@ -41,7 +44,7 @@ def connect_mysql() -> Any:
 
 
 def failures_of(driver: str) -> tuple[type[Exception], ...]:
-    """What says that a statement was not carried out."""
+    """Exceptions of failed statements."""
     return (importlib.import_module(driver).Error, OSError)
 
 
