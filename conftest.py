@@ -11,6 +11,9 @@ import pytest
 # The entry point of steersman-testing registers the same plugin; naming it here also serves an old installation.
 pytest_plugins = ["steersman_testing.pytest_plugin", "framework_support.case_fixtures"]
 
+# A simulated cluster allocates as much in a moment.
+_GC_THRESHOLD = 20_000
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection() -> None:
@@ -19,9 +22,10 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the collected tests from garbage collection."""
+    """Exclude the collected tests from garbage collection, and collect less often."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD)
     gc.enable()
 
 

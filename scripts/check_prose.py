@@ -64,7 +64,8 @@ MESSAGE_METHODS = {"debug", "info", "warning", "error", "exception", "critical",
 
 # Regular expressions for whole paths, and the reason.
 EXEMPT = {
-    r"operators/databases/.*|tests/.*/databases/.*": "the database operator has an issue of its own",
+    r"operators/databases/src/.*/sizing(?:/.*|\.py)": "in work",
+    r"operators/databases/tests/.*|tests/.*/databases/.*": "tests of the database operator are rewritten last",
     r"docs/tutorials/.*": "the tutorials are rewritten in a later change",
     r"docs/how-to/.*": "the how-to guides are rewritten in a later change",
     r"docs/explanation/(?:database-operator|security|deletion|comparison)\.md": "about the database operator",

@@ -29,6 +29,7 @@ LATER_RUNTIME_LINES = {
     "optional kinds": 250,
     "log of writes": 150,
     "leadership terms": 150,
+    "bounds of foreign input": 100,
 }
 
 # Joined at run time, so that this file does not match its own patterns.

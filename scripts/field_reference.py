@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
-from steersman_databases.api.conditions import BY_KIND
+from steersman_databases.api import Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
+from steersman_databases.api.reasons import REASONS_BY_KIND
 from steersman_manifests.crd import definition
 
 DIRECTORY = Path(__file__).parents[1] / "docs" / "reference" / "fields"
@@ -145,7 +145,7 @@ def _columns(columns: list[Any]) -> Iterator[str]:
 
 
 def _conditions(kind: str) -> Iterator[str]:
-    for condition, reasons in BY_KIND[kind].items():
+    for condition, reasons in REASONS_BY_KIND.get(kind, {}).items():
         yield f"## Condition {condition}"
         yield ""
         yield "| reason | what to do |"
@@ -163,7 +163,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page differs")
     check = parser.parse_args().check
     stale: list[Path] = []
-    for kind in (PostgreSQLCluster, MySQLCluster, Database, DatabaseUser):
+    for kind in (PostgreSQLCluster, MySQLCluster, Database, DatabaseUser, BackupStore, Backup):
         path, text = DIRECTORY / f"{kind.__name__.lower()}.md", render_page(kind)
         if path.exists() and path.read_text() == text:
             continue

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from benchmarks import machine, plot, report, results
-from benchmarks.databases.catalogue import SCENARIOS, picture
+from benchmarks.databases.catalog import SCENARIOS, picture
 from benchmarks.databases.many_databases import DATABASES, USERS
 from benchmarks.databases.scenarios import DatabaseBenchmark, DatabaseScenario
 from benchmarks.databases.targets import TARGETS

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from benchmarks.databases.scenarios import DatabaseBenchmark
 from benchmarks.measurement import Measurement
-from database_support.cluster_under_test import SMALL, ClusterUnderTest
+from database_support.e2e.cluster import SMALL_SPEC, ClusterUnderTest
 
 SIZES = (1, 3)
 _TIMEOUT_SECONDS = 300
@@ -19,7 +19,7 @@ def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
         for number in range(bench.runs):
             for instances in SIZES:
                 peer = f"{instances} instance{'s' if instances > 1 else ''}"
-                cluster = ClusterUnderTest(place, f"run-{number}-{instances}", {**SMALL, "instances": instances})
+                cluster = ClusterUnderTest(place, f"run-{number}-{instances}", {**SMALL_SPEC, "instances": instances})
                 begun = time.monotonic()
                 cluster.apply()
                 # Use a watch, because polling would take CPU time from the servers under test.

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.databases.scenarios import DatabaseBenchmark
 from benchmarks.measurement import Measurement
-from database_support.cluster_under_test import ClusterUnderTest
+from database_support.e2e.cluster import ClusterUnderTest
 
 CauseDrift = Callable[[], float]
 """Causes drift, waits for the repair and returns its time in seconds."""
@@ -97,8 +97,8 @@ def measure_repairs(
 
 
 def _create_owner_and_user(cluster: ClusterUnderTest) -> None:
-    place, reference = cluster.place, {"clusterRef": {"name": cluster.name}}
-    place.declare("Database", "shop", reference)
+    place, reference = cluster.namespace_client, {"clusterRef": {"name": cluster.name}}
+    place.apply("Database", "shop", reference)
     place.wait_reason("database", "shop", "DatabaseReady")
     cluster.sql("SET ROLE shop; CREATE TABLE kept (n int)", "shop")
     public = {"database": "shop", "schema": "public"}
@@ -107,7 +107,7 @@ def _create_owner_and_user(cluster: ClusterUnderTest) -> None:
         {**public, "privileges": ["USAGE"]},
         {**public, "tables": ["*"], "privileges": ["SELECT"], "future": True},
     ]
-    place.declare("DatabaseUser", "clerk", {**reference, "user": "clerk", "grants": grants})
+    place.apply("DatabaseUser", "clerk", {**reference, "user": "clerk", "grants": grants})
     place.wait_reason("databaseuser", "clerk", "ProvisionSucceeded")
 
 
@@ -128,27 +128,27 @@ def _drift_cause(cluster: ClusterUnderTest, database: str, drift: Drift) -> Caus
 def _change_parameter(cluster: ClusterUnderTest) -> float:
     """Change a parameter in Patroni's configuration and time its repair."""
     name = f"{cluster.name}-config"
-    parameter_value = cluster.place.get("configmap", name)["metadata"]["annotations"]["config"]
+    parameter_value = cluster.namespace_client.get("configmap", name)["metadata"]["annotations"]["config"]
     config: dict[str, Any] = json.loads(parameter_value)
     config["postgresql"]["parameters"]["work_mem"] = "9MB"
     begun = time.monotonic()
-    cluster.place.patch("configmap", name, {"metadata": {"annotations": {"config": json.dumps(config)}}})
+    cluster.namespace_client.patch("configmap", name, {"metadata": {"annotations": {"config": json.dumps(config)}}})
 
     def repaired() -> bool:
-        annotations: dict[str, str] = cluster.place.get("configmap", name)["metadata"]["annotations"]
+        annotations: dict[str, str] = cluster.namespace_client.get("configmap", name)["metadata"]["annotations"]
         configured: dict[str, Any] = json.loads(annotations["config"])["postgresql"]["parameters"]
-        return configured.get("work_mem") != "9MB" and cluster.shown("work_mem") == {"4MB"}
+        return configured.get("work_mem") != "9MB" and cluster.server_values("work_mem") == {"4MB"}
 
     return _seconds_until(repaired, begun)
 
 
 def _delete_service(cluster: ClusterUnderTest) -> float:
     name = f"{cluster.name}-rw"
-    uid = cluster.place.get("service", name)["metadata"]["uid"]
+    uid = cluster.namespace_client.get("service", name)["metadata"]["uid"]
     begun = time.monotonic()
-    cluster.place.kubectl("delete", "service", name, "--wait=false")
+    cluster.namespace_client.kubectl("delete", "service", name, "--wait=false")
     return _seconds_until(
-        lambda: cluster.place.get("service", name).get("metadata", {}).get("uid", uid) != uid, begun
+        lambda: cluster.namespace_client.get("service", name).get("metadata", {}).get("uid", uid) != uid, begun
     )
 
 

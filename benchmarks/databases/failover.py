@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.databases import faults
-from benchmarks.databases.gaps import Row, longest_gap, parse_acknowledged
 from benchmarks.databases.scenarios import DatabaseBenchmark
+from benchmarks.databases.write_gaps import Row, longest_gap, parse_acknowledged
 from benchmarks.measurement import Figure, Measurement
-from database_support import lost_nodes
-from database_support.cluster_engines import POSTGRESQL as ENGINE
-from database_support.patroni_cluster import PatroniCluster, view, with_mode
+from database_support.e2e.engines import POSTGRESQL as ENGINE
+from database_support.e2e.patroni_cluster import PatroniCluster, view, with_mode
+from database_support.nodes import lost_nodes
 from devcluster.images import POSTGRESQL, POSTGRESQL_15, ensure, load
 from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
-from steersman_databases.engines.cluster import SynchronousMode
+from steersman_databases.engines.cluster_engine import SynchronousMode
 
 RECIPES = {"17": POSTGRESQL, "15": POSTGRESQL_15}
 VERSION = "17"
@@ -72,7 +72,7 @@ def isolate_pod(cluster: PatroniCluster, primary: str) -> AbstractContextManager
 
 def isolate_node(cluster: PatroniCluster, primary: str) -> AbstractContextManager[object]:
     """Drop all packets from and to the primary's node."""
-    return lost_nodes.cut_off(cluster.nodes()[primary])
+    return lost_nodes.isolated(cluster.nodes()[primary])
 
 
 FAULTS: Mapping[Fault, Callable[[PatroniCluster, str], AbstractContextManager[object]]] = {
@@ -106,7 +106,7 @@ class WriterPod:
             self.cluster.sql(leader, statement)
         nodes = self.cluster.nodes()
         other_nodes = next((node for node in nodes.values() if node != nodes.get(leader)), "")
-        service = self.cluster.view.names.service("rw")
+        service = self.cluster.declared.names.service("rw")
         conninfo = (
             f"host={service.name} dbname=postgres user=writer sslmode=require "
             # The shortest timeout that drivers allow for an unresponsive server.
@@ -123,7 +123,7 @@ class WriterPod:
         reference = {"secretKeyRef": {"name": self.name, "key": "password"}}
         container = {
             "name": "writer",
-            "image": self.cluster.view.image,
+            "image": self.cluster.declared.image,
             "command": ["python3", "/source/writer.py", "psycopg2", conninfo, str(RATE)],
             "env": [{"name": "PGPASSWORD", "valueFrom": reference}],
             "volumeMounts": [{"name": "source", "mountPath": "/source"}],

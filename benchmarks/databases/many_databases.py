@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.databases import drift
 from benchmarks.databases.scenarios import DatabaseBenchmark
 from benchmarks.measurement import Measurement
-from database_support.cluster_under_test import API, ClusterUnderTest, Place
+from database_support.e2e.cluster import API, ClusterUnderTest, NamespaceClient
 
 DATABASES, USERS = 200, 1000
 _BATCH = 100
@@ -51,20 +51,20 @@ def _run(bench: DatabaseBenchmark, title: str, cluster: ClusterUnderTest) -> Ite
     before = bench.operator.usage()
     begun = time.time()
     for batch in _batches(objects(cluster.name, bench.databases, bench.users)):
-        cluster.place.make(*batch)
+        cluster.namespace_client.create(*batch)
     most, memory = 0, before.memory
     done: dict[str, float] = {}
     while len(done) < 2:
         if time.time() - begun > _TIMEOUT_SECONDS:
             raise TimeoutError(
-                f"not all are Ready after {_TIMEOUT_SECONDS:.0f} s: {_describe_unready(cluster.place)}"
+                f"not all are Ready after {_TIMEOUT_SECONDS:.0f} s: {_describe_unready(cluster.namespace_client)}"
             )
         for _ in range(_INSPECTIONS):
             time.sleep(1)
             most = max(most, _open_connections(cluster))
         memory = max(memory, bench.operator.latest().memory)
         for kind, count in (("databases", bench.databases), ("databaseusers", bench.users)):
-            if kind not in done and len(moments := ready_timestamps(cluster.place.all(kind))) == count:
+            if kind not in done and len(moments := ready_timestamps(cluster.namespace_client.all(kind))) == count:
                 done[kind] = max(moments) - begun
     after = bench.operator.usage()
     number = bench.databases + bench.users
@@ -145,7 +145,7 @@ def ready_timestamps(items: Iterable[dict[str, Any]]) -> list[float]:
     return [datetime.fromisoformat(moment).timestamp() for moment in moments]
 
 
-def _describe_unready(place: Place) -> str:
+def _describe_unready(place: NamespaceClient) -> str:
     messages = {
         c["message"]
         for kind in ("databases", "databaseusers")

@@ -20,11 +20,11 @@ from itertools import repeat
 from benchmarks.databases import faults
 from benchmarks.databases.scenarios import DatabaseBenchmark
 from benchmarks.measurement import Figure, Measurement
-from database_support import operator_under_test
-from database_support.cluster_engines import MYSQL
-from database_support.cluster_under_test import ClusterUnderTest
-from database_support.failovers import Failover, failing_over
-from database_support.lost_nodes import cut_off
+from database_support.e2e import operator as e2e_operator
+from database_support.e2e.cluster import ClusterUnderTest
+from database_support.e2e.engines import MYSQL
+from database_support.e2e.failovers import Failover, failover_under_load
+from database_support.nodes.lost_nodes import isolated
 
 INSTANCES = 3
 NODE = "node-cut-off"
@@ -58,24 +58,28 @@ def _kill_all(cluster: ClusterUnderTest, _: str) -> None:
 
 def _delete_all(cluster: ClusterUnderTest, _: str) -> None:
     """Delete all pods by force at once."""
-    cluster.place.kubectl("delete", "pods", cluster.selector, "--grace-period=0", "--force", "--wait=false")
+    cluster.namespace_client.kubectl(
+        "delete", "pods", cluster.selector, "--grace-period=0", "--force", "--wait=false"
+    )
 
 
 def _drop_packets(*directions: faults.Direction) -> Fault:
     """Drop packets of the primary's pod."""
-    return lambda cluster, primary: faults.dropped_packets(cluster.place, f"{primary}-0", *directions)
+    return lambda cluster, primary: faults.dropped_packets(cluster.namespace_client, f"{primary}-0", *directions)
 
 
 FAULTS: Mapping[str, Fault] = {
     "process": partial(_run_instant_fault, _kill_primary),
     "force-deleted": partial(
-        _run_instant_fault, lambda cluster, primary: faults.force_delete_pod(cluster.place, f"{primary}-0")
+        _run_instant_fault, lambda cluster, primary: faults.force_delete_pod(cluster.namespace_client, f"{primary}-0")
     ),
-    "deleted": partial(_run_instant_fault, lambda cluster, primary: faults.delete_pod(cluster.place, f"{primary}-0")),
+    "deleted": partial(
+        _run_instant_fault, lambda cluster, primary: faults.delete_pod(cluster.namespace_client, f"{primary}-0")
+    ),
     "cut-off": _drop_packets("--source", "--destination"),
     "unheard": _drop_packets("--source"),
     "deaf": _drop_packets("--destination"),
-    NODE: lambda cluster, primary: cut_off(cluster.nodes()[primary]),
+    NODE: lambda cluster, primary: isolated(cluster.nodes()[primary]),
 }
 """``unheard`` drops outgoing packets of the primary, ``deaf`` incoming ones."""
 OUTAGES: Mapping[str, Fault] = {
@@ -86,12 +90,12 @@ OUTAGES: Mapping[str, Fault] = {
 
 def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
     """Measure each primary fault in sequence on one cluster."""
-    return _measure_each(bench, title, "failover-mysql", FAULTS, Failover.another_leads)
+    return _measure_each(bench, title, "failover-mysql", FAULTS, Failover.wait_for_other_leader)
 
 
 def outage(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
     """Measure each full outage in sequence on one cluster."""
-    return _measure_each(bench, title, "outage-mysql", OUTAGES, Failover.somebody_leads)
+    return _measure_each(bench, title, "outage-mysql", OUTAGES, Failover.wait_for_leader)
 
 
 def _measure_each(
@@ -102,12 +106,12 @@ def _measure_each(
     recovered: Callable[[Failover, float], None],
 ) -> Iterator[Measurement]:
     with bench.cluster(name, INSTANCES, MYSQL) as cluster:
-        cluster.place.declare("Database", "shop", cluster.reference())
-        cluster.place.wait_reason("database", "shop", "DatabaseReady")
+        cluster.namespace_client.apply("Database", "shop", cluster.reference())
+        cluster.namespace_client.wait_reason("database", "shop", "DatabaseReady")
         spread = len({*cluster.nodes().values()}) == INSTANCES
         if not spread and NODE in faults:
             bench.skip_part(NODE, "it needs a node for each instance (make cluster NODES=3)")
-        with operator_under_test.away(bench.target):
+        with e2e_operator.operator_stopped(bench.target):
             selected_faults = {name: fault for name, fault in faults.items() if spread or name != NODE}
             for _ in range(bench.runs):
                 for name, fault in selected_faults.items():
@@ -119,18 +123,18 @@ def _run(
     cluster: ClusterUnderTest, fault: Fault, recovered: Callable[[Failover, float], None], *, by_node: bool
 ) -> Iterator[Figure]:
     """Measure one fault, from a healthy cluster to a recovered one."""
-    with failing_over(cluster, by_node=by_node) as rows:
+    with failover_under_load(cluster, by_node=by_node) as rows:
         time.sleep(_SETTLE_SECONDS)
         # A second missing member would cause quorum loss, which is a different fault.
-        rows.all_follow(_TIMEOUT_SECONDS)
+        rows.wait_for_followers(_TIMEOUT_SECONDS)
         started_at = time.time()
-        with fault(cluster, rows.former):
+        with fault(cluster, rows.previous_primary):
             recovered(rows, _TIMEOUT_SECONDS)
-        rows.all_follow(_TIMEOUT_SECONDS)
+        rows.wait_for_followers(_TIMEOUT_SECONDS)
         duration = time.time() - started_at
         time.sleep(_SETTLE_SECONDS)
-        rows.through.goes_on(time.time())
-        yield Figure("write gap", rows.through.gap, "s")
-        yield Figure("lost rows", float(rows.lost), "")
-        yield Figure("two primaries", rows.both(started_at), "s")
+        rows.through.wait_for_writes(time.time())
+        yield Figure("write gap", rows.through.longest_gap, "s")
+        yield Figure("lost rows", float(rows.lost_rows), "")
+        yield Figure("two primaries", rows.two_primaries_seconds(started_at), "s")
         yield Figure("until all follow", duration, "s")

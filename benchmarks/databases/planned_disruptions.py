@@ -13,8 +13,8 @@ from typing import Protocol
 
 from benchmarks.databases.scenarios import DatabaseBenchmark
 from benchmarks.measurement import Figure, Measurement
-from database_support.cluster_engines import POSTGRESQL, Engine
-from database_support.cluster_under_test import ClusterUnderTest, writing
+from database_support.e2e.cluster import ClusterUnderTest, writing
+from database_support.e2e.engines import POSTGRESQL, EngineCommands
 
 INSTANCES = 3
 DIRECT, POOLED = "without pooler", "with pooler"
@@ -29,23 +29,25 @@ class PlannedChange(Protocol):
         ...
 
 
-def rolling_update(bench: DatabaseBenchmark, title: str, engine: Engine = POSTGRESQL) -> Iterator[Measurement]:
+def rolling_update(
+    bench: DatabaseBenchmark, title: str, engine: EngineCommands = POSTGRESQL
+) -> Iterator[Measurement]:
     """Measure a rolling update that a changed memory size causes."""
     return _measure(bench, title, "rolling", _next_resources, engine)
 
 
-def switchover(bench: DatabaseBenchmark, title: str, engine: Engine = POSTGRESQL) -> Iterator[Measurement]:
+def switchover(bench: DatabaseBenchmark, title: str, engine: EngineCommands = POSTGRESQL) -> Iterator[Measurement]:
     """Measure a switchover to another instance."""
     return _measure(bench, title, "switchover", _request_switchover, engine)
 
 
 def _measure(
-    bench: DatabaseBenchmark, title: str, name: str, change: PlannedChange, engine: Engine
+    bench: DatabaseBenchmark, title: str, name: str, change: PlannedChange, engine: EngineCommands
 ) -> Iterator[Measurement]:
     pooler = {"pooler": {"readOnly": False}} if engine is POSTGRESQL else {}
     with bench.cluster(name, INSTANCES, engine, **pooler) as cluster:
-        place = cluster.place
-        place.declare("Database", "shop", cluster.reference())
+        place = cluster.namespace_client
+        place.apply("Database", "shop", cluster.reference())
         place.wait_reason("database", "shop", "DatabaseReady")
         hosts_by_path = {DIRECT: ""}
         if pooler:
@@ -68,9 +70,9 @@ def _run(cluster: ClusterUnderTest, host: str, change: PlannedChange, number: in
         cluster.wait_ready()
         duration = time.monotonic() - started_at
         time.sleep(_SETTLE_SECONDS)
-        rows.goes_on(time.time())
-        yield Figure("write gap", rows.gap, "s")
-        yield Figure("lost rows", float(rows.lost()), "")
+        rows.wait_for_writes(time.time())
+        yield Figure("write gap", rows.longest_gap, "s")
+        yield Figure("lost rows", float(rows.lost_rows()), "")
         yield Figure("errors of the client", float(len(rows.errors)), "")
         yield Figure("until all is Ready", duration, "s")
 
@@ -83,8 +85,8 @@ def _next_resources(cluster: ClusterUnderTest, number: int) -> None:
 
 
 def _uids(cluster: ClusterUnderTest) -> set[str]:
-    chosen = f"--selector=databases.steersman.dev/member-of={cluster.name}"
-    return {pod["metadata"]["uid"] for pod in cluster.place.all("pods", chosen)}
+    chosen = f"--selector=databases.steersman.dev/cluster={cluster.name}"
+    return {pod["metadata"]["uid"] for pod in cluster.namespace_client.all("pods", chosen)}
 
 
 def _request_switchover(cluster: ClusterUnderTest, number: int) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks.databases.operator_pod import OperatorPod
 from benchmarks.measurement import Figure, Measurement, ProcessorTicks
-from database_support.cluster_engines import POSTGRESQL, Engine
-from database_support.cluster_under_test import ClusterUnderTest, Place
+from database_support.e2e.cluster import ClusterUnderTest, NamespaceClient
+from database_support.e2e.engines import POSTGRESQL, EngineCommands
 from devcluster.target import Target
 
 PrintLine = Callable[[str], None]
@@ -67,19 +67,19 @@ class DatabaseBenchmark:
         return OperatorPod(self.target)
 
     @contextmanager
-    def temporary_namespace(self, name: str) -> Generator[Place]:
+    def temporary_namespace(self, name: str) -> Generator[NamespaceClient]:
         """Create a namespace for the block."""
         namespace = f"bench-{name}"
         self._delete(namespace)
         self.target.kubectl("create", "namespace", namespace)
         try:
-            yield Place(self.target, namespace)
+            yield NamespaceClient(self.target, namespace)
         finally:
             self._delete(namespace)
 
     @contextmanager
     def cluster(
-        self, name: str, instances: int, engine: Engine = POSTGRESQL, **spec: object
+        self, name: str, instances: int, engine: EngineCommands = POSTGRESQL, **spec: object
     ) -> Generator[ClusterUnderTest]:
         """Create a cluster in a temporary namespace and wait for Ready."""
         with self.temporary_namespace(name) as place:
@@ -128,7 +128,7 @@ class DatabaseBenchmark:
         config = {} if self.target.kubeconfig is None else {"KUBECONFIG": str(self.target.kubeconfig)}
         program = Path(sys.executable).with_name("kubectl-steersman")
         done = subprocess.run(
-            [program, "report", cluster.name, f"--namespace={cluster.place.namespace}", f"--file={where}"],
+            [program, "report", cluster.name, f"--namespace={cluster.namespace_client.namespace}", f"--file={where}"],
             env={**os.environ, **config},
             capture_output=True,
             text=True,

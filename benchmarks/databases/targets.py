@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.databases import catalogue, drift, failover, many_databases, mysql_failover
+from benchmarks.databases import catalog, drift, failover, many_databases, mysql_failover
 from benchmarks.databases.planned_disruptions import DIRECT, POOLED
 from benchmarks.targets import Target
 
@@ -38,15 +38,15 @@ def _worst(scenario: str, metric: str, limit: float, *peers: str) -> Target:
 
 def _no_data_loss_targets() -> Iterator[Target]:
     """Yield the targets for lost rows and for dual primaries."""
-    for scenario in (catalogue.ROLLING, catalogue.SWITCHOVER):
+    for scenario in (catalog.ROLLING, catalog.SWITCHOVER):
         yield _worst(scenario, "lost rows", 0, DIRECT, POOLED)
-    for scenario in (catalogue.MYSQL_ROLLING, catalogue.MYSQL_SWITCHOVER):
+    for scenario in (catalog.MYSQL_ROLLING, catalog.MYSQL_SWITCHOVER):
         yield _worst(scenario, "lost rows", 0, DIRECT)
     for fault in failover.FAULTS:
-        yield _worst(catalogue.FAILOVER, f"{fault}: lost rows", 0, *failover.MODES)
+        yield _worst(catalog.FAILOVER, f"{fault}: lost rows", 0, *failover.MODES)
     for scenario, faults in (
-        (catalogue.MYSQL_FAILOVER, mysql_failover.FAULTS),
-        (catalogue.MYSQL_OUTAGE, mysql_failover.OUTAGES),
+        (catalog.MYSQL_FAILOVER, mysql_failover.FAULTS),
+        (catalog.MYSQL_OUTAGE, mysql_failover.OUTAGES),
     ):
         for fault in faults:
             for metric in ("lost rows", "two primaries"):
@@ -56,24 +56,24 @@ def _no_data_loss_targets() -> Iterator[Target]:
 TARGETS = (
     *(
         _worst(scenario, FAILOVER_GAP_SECONDS, PLANNED_GAP_SECONDS, POOLED)
-        for scenario in (catalogue.ROLLING, catalogue.SWITCHOVER)
+        for scenario in (catalog.ROLLING, catalog.SWITCHOVER)
     ),
-    *(_worst(scenario, "errors of the client", 0, POOLED) for scenario in (catalogue.ROLLING, catalogue.SWITCHOVER)),
+    *(_worst(scenario, "errors of the client", 0, POOLED) for scenario in (catalog.ROLLING, catalog.SWITCHOVER)),
     *(
         _worst(scenario, FAILOVER_GAP_SECONDS, MYSQL_PLANNED_GAP_SECONDS, DIRECT)
-        for scenario in (catalogue.MYSQL_ROLLING, catalogue.MYSQL_SWITCHOVER)
+        for scenario in (catalog.MYSQL_ROLLING, catalog.MYSQL_SWITCHOVER)
     ),
     *(
-        _worst(catalogue.FAILOVER, f"{fault}: {FAILOVER_GAP_SECONDS}", seconds, *failover.MODES)
+        _worst(catalog.FAILOVER, f"{fault}: {FAILOVER_GAP_SECONDS}", seconds, *failover.MODES)
         for fault, seconds in BEFORE.items()
     ),
     *(
-        Target(catalogue.FAILOVER, f"{fault}: {FAILOVER_GAP_SECONDS}", seconds, peers=failover.MODES)
+        Target(catalog.FAILOVER, f"{fault}: {FAILOVER_GAP_SECONDS}", seconds, peers=failover.MODES)
         for fault, seconds in USUALLY_BEFORE.items()
     ),
     *(
         _worst(
-            catalogue.MYSQL_FAILOVER,
+            catalog.MYSQL_FAILOVER,
             f"{fault}: {FAILOVER_GAP_SECONDS}",
             MYSQL_FAILOVER_GAP_SECONDS,
             *_WITHOUT_OPERATOR,
@@ -81,11 +81,11 @@ TARGETS = (
         for fault in mysql_failover.FAULTS
     ),
     *(
-        _worst(catalogue.DRIFT, harm, DRIFT_REPAIR_SECONDS, drift.PEER)
+        _worst(catalog.DRIFT, harm, DRIFT_REPAIR_SECONDS, drift.PEER)
         for harm in (*_DRIFTS, drift.PARAMETER, drift.SERVICE)
     ),
     *(
-        _worst(catalogue.MANY, many_databases.repair_metric(harm), DRIFT_REPAIR_SECONDS, _RECOVERY_METRICS)
+        _worst(catalog.MANY, many_databases.repair_metric(harm), DRIFT_REPAIR_SECONDS, _RECOVERY_METRICS)
         for harm in _DRIFTS
     ),
     *_no_data_loss_targets(),

@@ -50,6 +50,7 @@ def kubeconfig(machine: FreshMachine, envtest: Envtest) -> Path:
     return place
 
 
+@pytest.mark.requirement("programming/toolchain", "user/scaffold", "user/init")
 def test_from_an_empty_folder_to_a_running_operator(
     machine: FreshMachine, kubeconfig: Path, record_property: Callable[[str, object], None]
 ) -> None:

@@ -111,6 +111,7 @@ def wait_until_ready(cluster: Target, namespace: str) -> dict[str, Any]:
     return wait_until("the parcel is Ready", answered, seconds=120)
 
 
+@pytest.mark.requirement("overview/standard-deployment", "overview/chart", "user/keep-crds")
 def test_a_release_from_its_installation_to_the_next(
     bare_cluster: Target, namespace: str, helm: Helm, project: Path, image: Image, tmp_path: Path
 ) -> None:

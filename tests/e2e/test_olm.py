@@ -130,6 +130,7 @@ def subscription_manifests(catalog: str, namespace: str, watched: str) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
 
 
+@pytest.mark.requirement("programming/olm", "pattern/publish")
 def test_from_a_subscription_to_a_reconciled_object(
     bare_cluster: Target, project: Path, catalog: str, namespace: str, watched: str
 ) -> None:

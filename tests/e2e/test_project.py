@@ -125,6 +125,9 @@ def _remove(project: DeployedProject) -> None:
     kubectl("delete", "clusterrole", f"{NAME}-manager-role", "--ignore-not-found")
 
 
+@pytest.mark.requirement(
+    "design/e2e-tests", "overview/standard-deployment", "user/in-cluster", "pattern/deployment", "pattern/image"
+)
 def test_project_is_deployed_and_removed(project: DeployedProject, bare_cluster: Target) -> None:
     before = project.steersman("doctor")
     assert before.returncode == 1, before.stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from database_support.database_under_test import DatabaseUnderTest
+from database_support.e2e.database import DatabaseUnderTest
 from devcluster.images import CHECKOUT
 from devcluster.target import Target
 
@@ -26,8 +26,8 @@ def test_demo_succeeds() -> None:
         timeout=840,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "All of it came true." in done.stdout
-    for told in ("row: a stranger", "0 errors", "0 failed", "0 rows lost"):
+    assert "All steps succeeded." in done.stdout
+    for told in ("row: a client", "0 errors", "0 failed", "0 rows lost"):
         assert told in done.stdout
 
 

@@ -40,6 +40,7 @@ def greeting(tmp_path: Path) -> Any:
     return module
 
 
+@pytest.mark.requirement("pattern/language")
 @virtual_time
 async def test_tour_creates_config_map(greeting: Any) -> None:
     runtime = virtual_runtime()

@@ -14,11 +14,17 @@ import typer
 from benchmarks import plot, results
 from benchmarks.databases import __main__ as command
 from benchmarks.databases import many_databases
-from benchmarks.databases.catalogue import CREATION, DRIFT, MANY, SCENARIOS, picture
+from benchmarks.databases.catalog import CREATION, DRIFT, MANY, SCENARIOS, picture
 from benchmarks.databases.drift import drifts
-from benchmarks.databases.gaps import Row, dual_primary_seconds, longest_gap, parse_acknowledged, rows_of_first_server
 from benchmarks.databases.operator_pod import ResourceUsage, parse_usage
 from benchmarks.databases.scenarios import DatabaseBenchmark, DatabaseScenario, PrintLine
+from benchmarks.databases.write_gaps import (
+    Row,
+    dual_primary_seconds,
+    longest_gap,
+    parse_acknowledged,
+    rows_of_first_server,
+)
 from benchmarks.measurement import Figure, Measurement, ProcessorTicks
 from benchmarks.summary import summarise
 

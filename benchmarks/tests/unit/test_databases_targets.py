@@ -9,7 +9,7 @@ import pytest
 import typer
 from benchmarks import plot, results
 from benchmarks.databases import __main__ as command
-from benchmarks.databases.catalogue import ROLLING, SCENARIOS, picture
+from benchmarks.databases.catalog import ROLLING, SCENARIOS, picture
 from benchmarks.databases.planned_disruptions import DIRECT, POOLED
 from benchmarks.databases.scenarios import DatabaseBenchmark, DatabaseScenario
 from benchmarks.databases.targets import TARGETS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from database_support.postgresql_server import PostgreSQLServer, start_postgresql
+from database_support.servers.postgresql import RealPostgreSQLServer, start_postgresql
 from framework_support.projects import prepare_directory
 from framework_support.tutorial_runner import TutorialRunner, blocks_of
 from steersman_testing.envtest import Envtest
@@ -19,7 +19,7 @@ NO_ENDPOINT_FLAGS = "--metrics-bind-address 0 --health-probe-bind-address 0 --de
 
 
 @pytest.fixture
-def postgresql() -> Generator[PostgreSQLServer]:
+def postgresql() -> Generator[RealPostgreSQLServer]:
     yield from start_postgresql()
 
 
@@ -30,7 +30,9 @@ def api_server() -> Generator[Envtest]:
         yield environment
 
 
-def test_write_an_operator_page_steps_pass(api_server: Envtest, postgresql: PostgreSQLServer, tmp_path: Path) -> None:
+def test_write_an_operator_page_steps_pass(
+    api_server: Envtest, postgresql: RealPostgreSQLServer, tmp_path: Path
+) -> None:
     root = tmp_path / "databaseuser"
     root.mkdir()
     server, known = postgresql.endpoint, prepare_directory(tmp_path / "bin", root.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from pathlib import Path
 
@@ -85,3 +86,16 @@ def test_failed_command_error_has_its_output() -> None:
 def test_run_timeout_kills_command() -> None:
     with pytest.raises(CommandFailed, match="no end after 0 s"):
         process.run(["sleep", "60"], seconds=0.1)
+
+
+def test_process_inherits_no_descriptors(tmp_path: Path) -> None:
+    inheritable = os.open(tmp_path, os.O_RDONLY)
+    os.set_inheritable(inheritable, True)
+    lister = start(tmp_path / "log", "import os; print(*map(os.path.realpath, os.scandir('/proc/self/fd')))")
+    try:
+        assert lister.wait(10)
+    finally:
+        os.close(inheritable)
+    paths = (tmp_path / "log").read_text().split()
+    assert str(tmp_path / "log") in paths
+    assert str(tmp_path) not in paths

@@ -27,3 +27,12 @@ def test_each_set_of_requirements_is_fetched_once(tmp_path: Path, monkeypatch: p
             wheels.download(tmp_path / name, tmp_path / round_ / name, tmp_path / "log")
             assert [p.stem for p in (tmp_path / round_ / name).iterdir()] == [Path(name).stem]
     assert fetched == ["dev.txt", "project.txt"]
+
+
+def test_copied_scripts_stay_executable(tmp_path: Path) -> None:
+    source = tmp_path / "source/images/entrypoint.sh"
+    source.parent.mkdir(parents=True)
+    source.write_text("#!/bin/sh\n")
+    source.chmod(0o755)
+    wheels.copy([source], tmp_path / "source", tmp_path / "context")
+    assert (tmp_path / "context/images/entrypoint.sh").stat().st_mode & 0o111 == 0o111

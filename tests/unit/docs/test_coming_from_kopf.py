@@ -113,6 +113,7 @@ async def test_buckets_terminal_error_is_retried_after_change(buckets: Any) -> N
     await operator.stop()
 
 
+@pytest.mark.requirement("user/finalizer-order")
 @pytest.mark.parametrize("error", [TerminalError("for good"), RuntimeError("for now")])
 @virtual_time
 async def test_buckets_finalizer_stays_while_cleanup_fails(buckets: Any, error: Exception) -> None:

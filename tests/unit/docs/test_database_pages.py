@@ -15,26 +15,26 @@ import yaml
 from click import Context
 from typer.main import get_command
 
-from database_support.cluster_views import view
+from database_support.unit.declared_clusters import declared_cluster
 from framework_support.documented_code import DOCS
 from steersman.client.transport import HttpRequest
 from steersman.meta import ObjectKey, to_builtins
-from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
-from steersman_databases.api.conditions import BY_KIND
-from steersman_databases.engines.cluster_names import ClusterNames
-from steersman_databases.engines.postgresql.patroni import PORT, REST_PORT
+from steersman_databases.api import Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
+from steersman_databases.api.reasons import REASONS_BY_KIND
+from steersman_databases.core.labels import cluster_labels
+from steersman_databases.engines.naming import ClusterNames
+from steersman_databases.engines.postgresql.ha.patroni import PORT, REST_PORT
+from steersman_databases.features.access.policies import network_policy
+from steersman_databases.features.bootstrap.specs import post_init_labels
+from steersman_databases.features.pooler.specs import pooler_labels
 from steersman_databases.kubectl.app import app as plugin
-from steersman_databases.resources.jobs import configuration_labels
-from steersman_databases.resources.labels import cluster_labels
-from steersman_databases.resources.policy import network_policy
-from steersman_databases.resources.pooler import pooler_labels
 from steersman_manifests.crd import definition
 from steersman_testing import InMemoryApiServer
 
 ROOT = DOCS.parent
 OPERATOR = ROOT / "operators/databases/src/steersman_databases"
 GROUP = "databases.steersman.dev"
-KINDS = (PostgreSQLCluster, MySQLCluster, Database, DatabaseUser)
+KINDS = (PostgreSQLCluster, MySQLCluster, Database, DatabaseUser, BackupStore, Backup)
 BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
 )
@@ -46,6 +46,8 @@ SPECS: dict[type[Any], dict[str, Any]] = {
     MySQLCluster: {"version": "9.7"},
     Database: {"engine": "postgresql", "version": "17"},
     DatabaseUser: {"user": "clerk"},
+    BackupStore: {"s3": {"bucket": "backups"}, "credentials": {"secretRef": {"name": "credentials"}}},
+    Backup: {"clusterRef": {"name": "shop"}},
 }
 
 
@@ -108,13 +110,18 @@ def send_request(server: InMemoryApiServer, method: str, path: str, body: Any) -
 
 def test_page_manifests_are_accepted_by_api_server(server: InMemoryApiServer) -> None:
     taken: set[str] = set()
+    namespaces = {"default"}
     for page in database_pages():
         for manifest in manifests(page):
             if not manifest["apiVersion"].startswith(f"{GROUP}/"):
                 continue
             kind = find_kind(manifest["kind"])
             assert kind is not None, f"{page}: {manifest['kind']}"
-            path = kind.api_resource.path(namespace=manifest["metadata"].get("namespace", "default"))
+            namespace = manifest["metadata"].get("namespace", "default")
+            if namespace not in namespaces:
+                server.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+                namespaces.add(namespace)
+            path = kind.api_resource.path(namespace=namespace)
             code, response_text = send_request(server, "POST", path, manifest)
             assert code == 201, f"{page}: {manifest['metadata']['name']}: {response_text}"
             taken.add(manifest["kind"])
@@ -133,8 +140,8 @@ def test_network_policy_page_admits_required_pods() -> None:
     members, operator = needed["from"]
     assert operator == ours["spec"]["ingress"][-1]["from"][-1]
     selected = members["podSelector"]["matchLabels"].items()
-    shop = view("shop")
-    for labels in (cluster_labels(shop), pooler_labels(shop, "rw"), configuration_labels(shop)):
+    shop = declared_cluster("shop")
+    for labels in (cluster_labels(shop), pooler_labels(shop, "rw"), post_init_labels(shop)):
         assert selected <= labels.items()
 
 
@@ -207,16 +214,17 @@ def test_page_tables_have_columns_of_kubectl() -> None:
 def test_page_annotations_exist_in_source() -> None:
     source = "".join(path.read_text() for path in OPERATOR.rglob("*.py"))
     known = set(re.findall(rf"(?:{re.escape(GROUP)}|{{GROUP}})/([a-z-]+)", source))
-    assert {"paused", "fenced", "switchover", "restart", "force-delete"} <= known
+    assert {"paused", "fenced-instances", "switchover", "restarted-at", "force-delete"} <= known
     for page in database_pages():
         used = set(re.findall(rf"{re.escape(GROUP)}/([a-z-]+)\b(?!1)", page.read_text())) - {"v"}
         assert used <= known, page
 
 
 def test_pages_name_only_existing_conditions() -> None:
-    known = {condition for conditions in BY_KIND.values() for condition in conditions}
+    known = {condition for conditions in REASONS_BY_KIND.values() for condition in conditions}
     waited = re.compile(
-        r"--for=condition=(\w+)(?==\w+)? (?:pg|db|dbu|postgresqlcluster)/|(?:pg|db|dbu)/\S+ --for=condition=(\w+)"
+        r"--for=condition=(\w+)(?==\w+)? (?:pg|db|dbu|bst|postgresqlcluster)/"
+        r"|(?:pg|db|dbu|bst)/\S+ --for=condition=(\w+)"
     )
     for page in database_pages():
         text = page.read_text()

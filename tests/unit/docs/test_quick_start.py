@@ -11,16 +11,16 @@ import msgspec
 import pytest
 import yaml
 
-from database_support import cluster_world
-from database_support.cluster_world import ClusterWorld
+from database_support.unit import cluster_harness
+from database_support.unit.cluster_harness import ClusterHarness
 from framework_support.documented_code import DOCS
 from steersman.api.apply import core, meta
 from steersman.api.core_v1 import PersistentVolumeClaim, Secret, Service
 from steersman.client.transport import HttpRequest
 from steersman.meta import ObjectKey, decode_builtins
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
-from steersman_databases.api.cluster_parts import ClusterMember
-from steersman_databases.engines.cluster_names import ClusterNames
+from steersman_databases.api.cluster_common import ClusterMember
+from steersman_databases.engines.naming import ClusterNames
 from steersman_databases.kubectl import status
 from steersman_testing import virtual_time
 
@@ -34,15 +34,15 @@ def page_text(page: str) -> str:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> ClusterWorld:
+def world(monkeypatch: pytest.MonkeyPatch) -> ClusterHarness:
     """Prepare the environment of the operator for the cluster ``shop/main``."""
     return use_cluster_name(monkeypatch, ObjectKey("shop", "main"))
 
 
-def use_cluster_name(monkeypatch: pytest.MonkeyPatch, key: ObjectKey) -> ClusterWorld:
-    monkeypatch.setattr(cluster_world, "KEY", key)
-    monkeypatch.setattr(cluster_world, "NAMES", ClusterNames(key))
-    return ClusterWorld()
+def use_cluster_name(monkeypatch: pytest.MonkeyPatch, key: ObjectKey) -> ClusterHarness:
+    monkeypatch.setattr(cluster_harness, "KEY", key)
+    monkeypatch.setattr(cluster_harness, "NAMES", ClusterNames(key))
+    return ClusterHarness()
 
 
 def command_output(page: str, command: str) -> str:
@@ -58,7 +58,7 @@ def applied_manifests() -> Iterator[dict[str, Any]]:
         yield from (found for found in yaml.safe_load_all(block) if found["kind"] in KINDS)
 
 
-def kubectl_table(world: ClusterWorld, kind: type[Any], key: ObjectKey) -> str:
+def kubectl_table(world: ClusterHarness, kind: type[Any], key: ObjectKey) -> str:
     """Return the columns of ``kubectl get`` for one object, without its age."""
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
     response = world.server.handle(HttpRequest(method="GET", path=kind.api_resource.path(key), accept=accept))
@@ -90,7 +90,7 @@ def assign_nodes(cluster: PostgreSQLCluster, lag: int) -> PostgreSQLCluster:
     return msgspec.structs.replace(cluster, status=msgspec.structs.replace(cluster.status, members=members))
 
 
-def object_names(world: ClusterWorld, *kinds: type[Any]) -> str:
+def object_names(world: ClusterHarness, *kinds: type[Any]) -> str:
     """``kubectl get … -o name`` in the namespace."""
     found = [
         f"{kind.api_resource.kind.lower()}/{name}"
@@ -102,7 +102,7 @@ def object_names(world: ClusterWorld, *kinds: type[Any]) -> str:
 
 @virtual_time
 async def test_quick_start_page_matches_implementation(
-    world: ClusterWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    world: ClusterHarness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = "tutorials/quick-start.md"
     monkeypatch.setenv("STEERSMAN_IMAGE_POSTGRESQL_17", f"{REGISTRY}/postgresql:17")
@@ -131,14 +131,14 @@ async def test_quick_start_page_matches_implementation(
             key = ObjectKey("shop", name)
             await world.client.delete(kind, key)
             await world.until(f"{name} is gone", lambda kind=kind, key=key: world.server.read(kind, key) is None)
-        await world.rest(30)
+        await world.wait(30)
         retained = object_names(world, PersistentVolumeClaim, Secret)
         assert command_output(page, "kubectl get pvc,secret -o name") == retained
         assert "clerk" not in world.hosts.sql.users
         assert "orders" in world.hosts.sql.databases
 
 
-def is_ready(world: ClusterWorld, kind: type[Any], key: ObjectKey) -> bool:
+def is_ready(world: ClusterHarness, kind: type[Any], key: ObjectKey) -> bool:
     found = world.server.read(kind, key)
     conditions = () if found is None or found.status is None else found.status.conditions
     return any(c.type == "Ready" and c.status == "True" for c in conditions)
@@ -157,10 +157,10 @@ async def test_quick_start_shows_status_of_fenced_cluster(
         printed = kubectl_table(world, PostgreSQLCluster, ObjectKey("prod", "shop"))
         assert without_age_column(command_output(page, "kubectl get pg shop")) == printed
         await world.annotate(switchover="shop-1")
-        await world.rest(20)
-        await world.annotate(fenced="shop-2")
+        await world.wait(20)
+        await world.annotate(fenced_instances="shop-2")
         await world.until("fenced", lambda: world.condition("Ready") == "False/Fenced")
-        await world.rest(5)
+        await world.wait(5)
         assert world.cluster is not None
         status.show(status.report(assign_nodes(world.cluster, 2 << 20)))
         output = re.sub(r"20\d\d-\S+ \S+ UTC", "TIME", capsys.readouterr().out)

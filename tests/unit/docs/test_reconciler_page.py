@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
-from steersman.manager import Manager
+from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, find_condition
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
@@ -58,7 +58,10 @@ async def test_reconciler_page_operator_behaves_as_described(websites: Any) -> N
     runtime, network = virtual_runtime(), FakeNetwork()
     server = InMemoryApiServer(runtime)
     server.register(websites.Website)
-    client, manager = Client(server, field_manager="user"), Manager(server, runtime=runtime)
+    client, manager = (
+        Client(server, field_manager="user"),
+        Manager(server, ManagerOptions(name="web-operator"), runtime),
+    )
     websites.setup(manager, network)
     websites.setup_counter(manager)
     websites.setup_words(manager)
@@ -70,7 +73,7 @@ async def test_reconciler_page_operator_behaves_as_described(websites: Any) -> N
         assert created.status == websites.WebsiteStatus()
         await asyncio.sleep(1)
         found = await client.get(websites.Website, KEY)
-        assert found.metadata.finalizers == ("websites.example.com/website",)
+        assert found.metadata.finalizers == ("websites.example.com/web-operator.website",)
         assert (found.status.address, found.status.pages) == ("https://shop.example.com", 1)
         ready = find_condition(found.status.conditions, "Ready")
         assert ready is not None and (ready.status, ready.observed_generation) == ("True", 1)

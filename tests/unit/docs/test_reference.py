@@ -7,7 +7,7 @@ import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, get_args
 
 import pytest
 import typer
@@ -17,7 +17,8 @@ from devcluster.__main__ import app as devcluster
 from steersman.observability import metrics
 from steersman_cli import testing
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
-from steersman_databases.api.conditions import BY_KIND
+from steersman_databases.api.read_replicas import ReadReplicaReason
+from steersman_databases.api.reasons import REASONS_BY_KIND
 from steersman_databases.engines import SUPPORTED_VERSIONS, override_variable
 from steersman_databases.kubectl.app import app as plugin
 from steersman_databases.main import app
@@ -34,6 +35,8 @@ KUBERNETES_REASONS = {
     *("Forbidden", "Invalid", "BadRequest"),
 }
 """Reasons that are the words of the API server and of kubelets."""
+READ_REPLICA_REASONS = set(get_args(ReadReplicaReason))
+"""Reasons of a status, and of no condition."""
 
 
 def page_text(page: str) -> str:
@@ -89,23 +92,31 @@ def documented_reasons(part: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize(("kind", "condition"), [(kind, each) for kind, found in BY_KIND.items() for each in found])
+@pytest.mark.parametrize(
+    ("kind", "condition"), [(kind, each) for kind, found in REASONS_BY_KIND.items() for each in found]
+)
 def test_troubleshooting_lists_reasons_of_each_condition(kind: str, condition: str) -> None:
     # Common reasons of both cluster kinds are documented once.
-    own, common = set(BY_KIND[kind][condition]), set(BY_KIND["PostgreSQLCluster"].get(condition, ()))
+    own, common = set(REASONS_BY_KIND[kind][condition]), set(REASONS_BY_KIND["PostgreSQLCluster"].get(condition, ()))
     of = "" if own <= common else f" of a {kind}"
     found = documented_reasons(page_section(TROUBLESHOOTING, f"### Condition `{condition}`{of}"))
     assert found - KUBERNETES_REASONS == (own if of else common)
 
 
 def test_troubleshooting_has_every_event_and_no_other() -> None:
-    events = documented_reasons(page_section(TROUBLESHOOTING, "## Events beside these reasons"))
-    conditions = {reason for found in BY_KIND.values() for reasons in found.values() for reason in reasons}
+    events = documented_reasons(page_section(TROUBLESHOOTING, "## Other Events"))
+    conditions = {reason for found in REASONS_BY_KIND.values() for reasons in found.values() for reason in reasons}
+    conditions |= {condition for found in REASONS_BY_KIND.values() for condition in found}
     source = "".join(file.read_text() for file in OPERATOR.rglob("*.py"))
     assert {"Created", "Failover", "PasswordReset"} <= events
     assert sorted(event for event in events if f'"{event}"' not in source) == []
     reported = {reason for reason in reported_reasons() if f'"{reason}"' in source} - conditions - KUBERNETES_REASONS
-    assert sorted(reported - events) == []
+    assert sorted(reported - events - READ_REPLICA_REASONS) == []
+
+
+def test_page_of_read_replicas_has_every_reason_of_their_status() -> None:
+    found = documented_reasons(page_section("how-to/scale-reads.md", "## See what it does"))
+    assert found == READ_REPLICA_REASONS
 
 
 def test_metrics_page_lists_every_metric() -> None:

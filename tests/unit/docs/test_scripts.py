@@ -56,6 +56,7 @@ def deployment(replicas: int) -> dict[str, Any]:
 KEY = ObjectKey("default", "web")
 
 
+@pytest.mark.requirement("programming/scripts")
 def test_script_restarts_deployments(
     script: Load, server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,7 @@ pytest_plugins = ["pytester"]
 PAGE = "how-to/test-an-operator.md"
 
 
+@pytest.mark.requirement("overview/unit-tests")
 def test_testing_page_tests_pass(pytester: pytest.Pytester) -> None:
     files = documented_files(PAGE)
     assert {"pyproject.toml", "greetings.py", "test_in_memory.py", "test_faults.py"} < set(files)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import pytest
 
 from framework_support.documented_code import DOCS, Pages
 from steersman_testing import run_virtual
-from steersman_testing.transitions import ExplorationReport, TransitionFailed, explore, in_memory
+from steersman_testing.transitions import Budget, ExplorationReport, TransitionFailed, explore, in_memory
 
 PAGE = "how-to/test-changes-of-a-spec.md"
+FIRST_FAILURE = Budget(failures=1)
 
 
 def code_block(title: str) -> str:
@@ -23,7 +25,7 @@ def code_block(title: str) -> str:
 def run_trials(pages: Pages, operator: str, replay: str = "") -> ExplorationReport:
     load = pages(PAGE)
     kind, setup = load("sites").Site, load(operator).setup
-    return run_virtual(explore(kind, in_memory(kind, setup), replay=replay))
+    return run_virtual(explore(kind, in_memory(kind, setup), replay=replay, budget=FIRST_FAILURE))
 
 
 def test_transitions_page_tests_pass(pages: Pages, capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,6 +48,7 @@ def test_transitions_compare_external_observations(pages: Pages, monkeypatch: py
         self.network.titles[site.metadata.name] = former or site.spec.title
 
     monkeypatch.setattr(reconciler, "write", write)
+    monkeypatch.setattr(tests, "explore", partial(explore, budget=FIRST_FAILURE))
     with pytest.raises(TransitionFailed, match="Network trial"):
         tests.test_it_publishes_every_change()
 

@@ -77,7 +77,7 @@ def test_sentences_keep_their_lines() -> None:
 def tree(tmp_path: Path) -> Path:
     """An empty repository."""
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
-    for directory in ("docs", "operators/databases"):
+    for directory in ("docs", "operators/databases/tests"):
         (tmp_path / directory).mkdir(parents=True)
     return tmp_path
 
@@ -104,7 +104,7 @@ def test_share_of_long_sentences_is_limited_per_area(tree: Path) -> None:
 
 
 def test_paths_and_exemptions_choose_the_files(tree: Path) -> None:
-    for name in ("docs/a.md", "README.md", "operators/databases/README.md"):
+    for name in ("docs/a.md", "README.md", "operators/databases/tests/README.md"):
         (tree / name).write_text("Nobody.\n")
     assert run(tree, "docs")[1][0].startswith("docs/a.md:1: Nobody")
     assert run(tree, "operators") == (0, ["0 findings"])

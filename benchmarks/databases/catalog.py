@@ -8,7 +8,7 @@ from benchmarks.databases import creation, drift, failover, many_databases, mysq
 from benchmarks.databases.scenarios import DatabaseScenario
 from benchmarks.plot import Panel, PlotSpec
 from benchmarks.summary import Summary
-from database_support.cluster_engines import MYSQL
+from database_support.e2e.engines import MYSQL
 
 CREATION = "A cluster is made"
 MANY = "Many databases and users of one cluster"
