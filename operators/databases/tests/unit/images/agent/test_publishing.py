@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from steersman_agent.publishing import replace_text, write_probe_file
 from steersman_agent.server.process import ServerPaths
 
