@@ -129,8 +129,8 @@ class BackupVerification:
         failed = next((c for c in job.status.conditions if c.type == "Failed" and c.status == "True"), None)
         reason = (failed.reason if failed is not None else None) or "VerificationIncomplete"
         detail = (failed.message if failed is not None else None) or "see the logs of its pods"
-        # A program that was ended by the deadline has reported what it failed with before, if anything.
-        known = None if reason == "DeadlineExceeded" else result
+        # Before its deadline a Job may have reported an earlier attempt.
+        known = None if result is None or result.ok or reason == "DeadlineExceeded" else result
         verdict = model.verdict_of(backup, known, f"Job {job.metadata.name} failed: {detail}", reason)
         return await self._finish(backup, request, verdict)
 
