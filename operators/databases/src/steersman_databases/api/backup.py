@@ -79,9 +79,15 @@ class BackupVerificationStatus(FrozenStruct):
     recovered_to: datetime | None = None
     """Last commit that was restored."""
     data_loss_seconds: int | None = None
-    """Age of the last restored commit at the start of the verification (measured recovery point objective)."""
+    """Age of the last restored commit at the start.
+
+    It is the measured recovery point objective (RPO).
+    """
     recovery_seconds: int | None = None
-    """Time until the server accepted connections: restore and replay (measured recovery time objective)."""
+    """Time of restore and replay.
+
+    It is the measured recovery time objective (RTO).
+    """
     restore_seconds: int | None = None
     """Time to restore the files."""
     replay_seconds: int | None = None

@@ -378,13 +378,13 @@ class VerificationSummary(FrozenStruct):
     verified: bool
     """True if the Backup was restored and all data were read."""
     message: str | None = None
-    """What is damaged or missing."""
+    """Damaged or missing part, if it is not verified."""
     recovered_to: datetime | None = None
     """Last commit that was restored."""
     recovery_seconds: int | None = None
     """Seconds from the start of the restore until the server accepted connections."""
     data_loss_seconds: int | None = None
-    """Age of the last restored commit at the start of the verification, in seconds."""
+    """Age of the last restored commit at the start, in seconds."""
 
 
 class ClusterBackupStatus(FrozenStruct):

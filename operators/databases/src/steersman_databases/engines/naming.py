@@ -251,7 +251,7 @@ class ClusterNames:
         return self._suffixed(f"expire-{hashlib.sha256(backup_uid.encode()).hexdigest()[:8]}")
 
     def verification_job(self, backup_uid: str, request: str) -> ObjectKey:
-        """Job and ConfigMap of a requested verification of the ``Backup`` with this UID."""
+        """Job and ConfigMap of a requested verification, by UID of the ``Backup``."""
         return self._suffixed(f"verify-{hashlib.sha256(f'{backup_uid} {request}'.encode()).hexdigest()[:8]}")
 
     def _suffixed(self, suffix: str) -> ObjectKey:

@@ -1,1 +1,4 @@
-"""Verification of backups: restore one into a temporary volume, replay the archive, and read all data."""
+"""Verification of backups.
+
+One is restored into a temporary volume, the archive is replayed, and all data are read.
+"""

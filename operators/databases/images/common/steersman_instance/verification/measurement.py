@@ -14,7 +14,10 @@ from ..recovery.target import format_time
 Phase = Literal["restore", "replay", "check"]
 
 UNREADABLE = frozenset({"ArchiveDamaged", "ArchiveFailed", "WrongEncryptionKey"})
-"""Reasons of an `ArchiveError` that mean damage where the rest of the archive could be read."""
+"""Reasons of an `ArchiveError` that mean damage.
+
+They do so where the rest of the archive could be read.
+"""
 
 
 @dataclass(slots=True)

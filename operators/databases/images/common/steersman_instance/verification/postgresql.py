@@ -137,7 +137,10 @@ def _as_damage(error: ArchiveError) -> Exception:
 
 
 def _require_archived(plan: Mapping[str, Any], archived: str, size: SegmentSize) -> None:
-    """Refuse an archive that ends before the segment that the cluster reported as archived."""
+    """Refuse an archive that ends before a segment.
+
+    The cluster reported the segment as archived.
+    """
     try:
         segment = size.parse(archived)
     except InvalidWalName:

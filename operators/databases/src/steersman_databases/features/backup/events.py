@@ -11,7 +11,7 @@ _REPORTED = frozenset({"Overdue", "SuspiciousSize", "InvalidSchedule", "Verifica
 
 
 def archiving_events(previous: Sequence[Condition], conditions: Sequence[Condition]) -> Sequence[tuple[str, str]]:
-    """Reason and message of the Events for changed conditions of archive and backups."""
+    """Reason and message of Events for changed conditions of backups."""
     events: list[tuple[str, str]] = []
     before, now = (find_condition(each, "ContinuousArchiving") for each in (previous, conditions))
     if now is not None and (before is None or (before.status, before.reason) != (now.status, now.reason)):

@@ -154,7 +154,10 @@ def verification_plan(
 
 
 def _verification_bytes(cluster: DeclaredCluster, backup: Backup) -> int:
-    """Size for the data and the WAL that replay needs, also of volumes that have grown."""
+    """Size for the data and the WAL that replay needs.
+
+    Volumes may have grown since they were declared.
+    """
     wal = 0 if cluster.wal_size is None else int(cluster.wal_size.value)
     return max(int(cluster.storage_size.value) + wal, _with_spare(backup.status.size_bytes or 0) + _SPARE_BYTES)
 

@@ -134,7 +134,7 @@ def with_condition(backup: Backup, status: BackupStatus, verdict: Verdict, now: 
 
 
 def never_verified(backup: Backup, status: BackupStatus, now: datetime) -> BackupStatus:
-    """Return the status of a completed backup, which says so if it was never verified."""
+    """Return the status of a backup with ``NeverVerified``, if it is so."""
     if status.phase != "Completed" or find_condition(status.conditions, VERIFIED) is not None:
         return status
     return with_condition(backup, status, Verdict(None, "NeverVerified", "this backup was never restored"), now)
