@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ..archive.errors import ArchiveError
 from ..jobs import JobFailed, JobRefused
 from ..recovery.target import format_time
 
@@ -68,6 +69,18 @@ class Measurement:
                 "rows": rows,
             }
         }
+
+
+def unreadable_object(error: ArchiveError) -> Exception:
+    """Return the failure of a restore that could not read an object of the archive.
+
+    The rest of the archive could be read, so garbage is damage. A failure without a known cause is tried again.
+    """
+    if error.reason not in UNREADABLE or error.code < 0:
+        return error
+    detail = error.detail or error.message.rstrip(".")
+    failure = JobFailed if error.reason == "ArchiveFailed" else JobRefused
+    return failure("ArchiveDamaged", f"An object of the backup or the archive is damaged or missing: {detail}.")
 
 
 def damaged(message: str) -> JobFailed:

@@ -21,7 +21,7 @@ from ..paths import InstancePaths
 from ..recovery.mysql_restore import RecoveryFailed, plan, recover
 from ..recovery.plan import RecoveryRefused
 from ..recovery.target import Latest
-from .measurement import UNREADABLE, Measurement, damaged
+from .measurement import Measurement, damaged, unreadable_object
 
 _SERVER = {"skip-log-bin": "ON", "super-read-only": "OFF"}
 
@@ -55,7 +55,7 @@ def run(job: JobFields, paths: InstancePaths, program: MysqldProgram | None = No
     except RecoveryRefused as refused:
         raise _refusal(refused) from None
     except ArchiveError as error:
-        raise _as_damage(error) from None
+        raise unreadable_object(error) from None
     except CopyDamaged as error:
         raise damaged(str(error)) from None
     except (RecoveryFailed, MysqldFailed, ServerUnavailable) as failed:
@@ -81,12 +81,6 @@ def _refusal(refused: RecoveryRefused) -> JobRefused:
         message = refused.message.replace("spec.storage.size", "spec.backup.verification.storage.size")
         return JobRefused(refused.reason, message)
     return JobRefused(refused.reason, refused.message)
-
-
-def _as_damage(error: ArchiveError) -> Exception:
-    if error.reason not in UNREADABLE or error.code < 0:
-        return error
-    return JobRefused("ArchiveDamaged", error.message)
 
 
 def _gtids(text: str) -> GtidSet:

@@ -20,7 +20,7 @@ from ..recovery.server import RecoveryServer, ServerFailed
 from ..recovery.staging import Staging
 from ..recovery.target import parse_time
 from ..recovery.wal import InvalidWalName, SegmentSize
-from .measurement import UNREADABLE, Measurement, damaged
+from .measurement import UNREADABLE, Measurement, damaged, unreadable_object
 
 VOLUME_FIELD = "spec.backup.verification.storage.size"
 _AMCHECK_DAMAGE = 2
@@ -89,7 +89,7 @@ class _Verification:
             self._measurement.end("restore")
             reached = self._recovery.replay(plan, self._check)
         except ArchiveError as error:
-            raise _as_damage(error) from None
+            raise unreadable_object(error) from None
         except ServerFailed as failed:
             raise self._explain(failed) from None
         recovered_to = parse_time(reached["recoveredTo"] or plan["stop"])
@@ -127,13 +127,6 @@ class _Verification:
             return JobFailed("ArchiveDamaged", failure.sentence) if error.reason in UNREADABLE else error
         phase = "while it was checked" if self._measurement.has_ended("replay") else "during the replay"
         return JobFailed("RecoveryFailed", f"PostgreSQL failed {phase}: {str(failed).rstrip('.')}.")
-
-
-def _as_damage(error: ArchiveError) -> Exception:
-    if error.reason not in UNREADABLE or error.code < 0:
-        return error
-    detail = error.detail or error.message.rstrip(".")
-    return JobRefused("ArchiveDamaged", f"An object of the backup or the archive is damaged or missing: {detail}.")
 
 
 def _require_archived(plan: Mapping[str, Any], archived: str, size: SegmentSize) -> None:

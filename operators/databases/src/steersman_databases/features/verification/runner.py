@@ -62,6 +62,8 @@ class BackupVerification:
 
     async def advance(self, backup: Backup) -> Result:
         """One step for a completed backup."""
+        if is_paused(backup):
+            return Result()
         request = model.pending_request(backup)
         if not request:
             status = model.never_verified(backup, backup.status, self.clock.now())
@@ -91,8 +93,6 @@ class BackupVerification:
         name = f"{type(cluster).api_resource.kind} {cluster.metadata.name}"
         if is_paused(cluster):
             return f"{name} is paused"
-        if is_paused(backup):
-            return "this Backup is paused"
         if primary_pod(ready_instances(await self._pods(cluster))) is None:
             return f"{name} has no primary"
         first = first_in_queue(await backups_of(self.client, backup))

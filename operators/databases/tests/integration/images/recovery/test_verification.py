@@ -107,7 +107,8 @@ def test_missing_object_is_found(story: Story, kind: str, reason: str) -> None:
     archived = name_of(segments(story.server)[-1])
     with story.server.store.missing(object_of(story.server, kind)):
         done = verify(story.server, archived=archived)
-    assert (done.code, done.result.get("reason")) == (3, reason), done.logs
+    # Another attempt may find an object that could not be read.
+    assert (done.code, done.result.get("reason")) == (1 if kind == "backup" else 3, reason), done.logs
 
 
 def test_rejected_credentials_are_no_damage(story: Story) -> None:
