@@ -109,11 +109,13 @@ def test_postgresql_star_is_each_open_database(postgresql: RealPostgreSQLServer,
 
 
 def test_postgresql_session_cannot_become_superuser(sessions: DatabaseSessions) -> None:
-    taken = "SELECT set_config('session_authorization', 'postgres', false) AS state, 1 AS waiting"
+    taken = f"SELECT set_config('session_authorization', '{ADMINISTRATOR.username}', false) AS state, 1 AS waiting"
     with pytest.raises(CollectFailed, match="permission denied to set session authorization"):
         PostgreSQLUserQuery(declared(taken, "postgres")).collect(sessions)
     with pytest.raises(CollectFailed, match=r"read-only transaction|permission denied"):
-        PostgreSQLUserQuery(declared("SELECT '' AS state, lo_create(0) AS waiting", "postgres")).collect(sessions)
+        PostgreSQLUserQuery(declared("SELECT '' AS state, lo_create(0)::bigint AS waiting", "postgres")).collect(
+            sessions
+        )
 
 
 def test_postgresql_results_are_limited(sessions: DatabaseSessions) -> None:

@@ -32,6 +32,7 @@ _OPTIONS = {
     # An object of a user never takes the place of one of the server's. User queries have the default.
     "search_path": "pg_catalog",
 }
+_NOT_FOR_USERS = ("search_path", "log_min_duration_statement")  # only superusers set the second one
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class PostgreSQLSession:
         self._timeout = statement_timeout_seconds
         options = {**_OPTIONS, "statement_timeout": f"{int(statement_timeout_seconds * 1000)}ms"}
         if not address.role:
-            del options["search_path"]
+            options = {name: value for name, value in options.items() if name not in _NOT_FOR_USERS}
         try:
             # The stubs know no connection factory together with other parameters.
             self._connection: Any = cast(Any, psycopg2.connect)(
