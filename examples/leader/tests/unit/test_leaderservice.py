@@ -136,6 +136,21 @@ async def test_unready_leader_is_replaced_in_a_new_term(apiserver: InMemoryApiSe
 
 
 @virtual_time
+async def test_raised_min_term_begins_a_new_term(apiserver: InMemoryApiServer) -> None:
+    async with cluster(apiserver) as world:
+        await world.create()
+        await world.create_pods(2)
+        await world.wait_for_leader("orders-0")
+        await world.user.patch(LeaderService, KEY, MergePatch({"spec": {"minTerm": 40}}))
+        await world.wait_until(lambda: world.status().term == 41)
+        leader = world.status().leader
+        assert leader is not None
+        assert (leader.pod, leader.term) == ("orders-0", 41)
+        await asyncio.sleep(60)
+        assert world.status().term == 41
+
+
+@virtual_time
 async def test_service_without_ready_pods_has_no_endpoint(apiserver: InMemoryApiServer) -> None:
     async with cluster(apiserver) as world:
         await world.create(publish=PublishSpec(config_map="orders-file"))
@@ -185,6 +200,20 @@ async def test_lease_decides_with_fencing(apiserver: InMemoryApiServer) -> None:
         await world.user.patch(Lease, ObjectKey("default", "orders-leader"), release)
         await world.wait_for_leader(None)
         assert world.addresses() == []
+
+
+@virtual_time
+async def test_lease_without_owner_is_observed(apiserver: InMemoryApiServer) -> None:
+    # After a restore, or after the LeaderService was deleted with --cascade=orphan.
+    async with cluster(apiserver) as world:
+        await world.create(fencing="Sidecar")
+        await world.create_pods(2, sidecar="orders")
+        await world.wait_until(lambda: world.reason() == "NoLeader")
+        uid = (await world.user.get(Pod, ObjectKey("default", "orders-1"))).metadata.uid
+        metadata = ObjectMeta(name="orders-leader", namespace="default")
+        spec = LeaseSpec(holder_identity=f"orders-1_{uid}", lease_transitions=7)
+        await world.user.create(Lease(metadata=metadata, spec=spec))
+        await world.wait_for_leader("orders-1")
 
 
 @virtual_time
@@ -261,6 +290,7 @@ async def test_invalid_specs_are_rejected(apiserver: InMemoryApiServer) -> None:
         for spec, message in (
             ({"selector": {"app": None}}, "an empty one selects all pods"),
             ({"ports": [{"port": 1}, {"port": 2}]}, "each of several ports needs a name"),
+            ({"ports": [{"port": 1, "name": "a"}, {"port": 1, "name": "b"}]}, "port and protocol are used twice"),
             ({"fencing": "Sidecar"}, "immutable|cannot be changed"),
         ):
             with pytest.raises(Invalid, match=message):

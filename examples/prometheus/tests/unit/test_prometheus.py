@@ -15,6 +15,7 @@ from steersman.meta import decode_builtins
 from steersman_testing import InMemoryApiServer, virtual_time
 from steersman_testing.apiserver import matching
 
+from certificate_files import new_pair
 from monitoring_harness import KEY, monitoring_harness
 from monitoring_objects import ARTICLE, pod_monitor, prometheus, rule, service_monitor
 from monitoring_operator.api.v1.podmonitor import PodMonitor
@@ -257,9 +258,12 @@ async def test_too_large_configuration_is_reported(apiserver: InMemoryApiServer)
     async with monitoring_harness(apiserver) as world:
         await world.user.create(prometheus())
         await world.wait_reconciled()
+        certificate, _ = new_pair()
         for name in ("one", "two"):
             metadata = ObjectMeta(name=name, namespace="default")
-            await world.user.create(Secret(metadata=metadata, data=FrozenDict({"ca": b"x" * 600 * 1024})))
+            await world.user.create(
+                Secret(metadata=metadata, data=FrozenDict({"ca": certificate + b"x" * 600 * 1024}))
+            )
             tls = {"ca": {"secret": {"name": name, "key": "ca"}}}
             await world.user.create(service_monitor(name, {"port": "web", "tlsConfig": tls}))
         condition = await world.wait_reason("ConfigurationTooLarge")

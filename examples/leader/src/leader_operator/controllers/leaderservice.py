@@ -30,7 +30,7 @@ from leader_operator.resources import (
     leader_service,
     role_label,
 )
-from leader_operator.sidecar.sidecar import lease_name
+from leader_operator.sidecar.sidecar import LEASE_SUFFIX, lease_name
 from leader_operator.sidecar.terms import highest_term
 
 _MAX_RETRY_DELAY_SECONDS = 60.0
@@ -79,8 +79,8 @@ class LeaderServiceReconciler(Reconciler[LeaderService]):
             term = (lease.spec.lease_transitions or 0) if lease is not None else 0
         else:
             pod = choose_leader(pods, current)
-            stays = pod is not None and current is not None and current.uid == pod.metadata.uid
-            term = current.term if stays and current is not None else highest_term(service) + 1
+            is_kept = current is not None and current.term > service.spec.min_term and current.uid == _uid(pod)
+            term = current.term if current is not None and is_kept else highest_term(service) + 1
         if pod is None:
             return None, None
         return pod, Leader(pod=pod.metadata.name, uid=pod.metadata.uid, term=term, address=pod.status.pod_ip)
@@ -168,11 +168,13 @@ class LeaderServiceReconciler(Reconciler[LeaderService]):
 
 
 def service_of_lease(lease: Lease) -> list[Request]:
-    """Return the LeaderService whose sidecars created the Lease."""
-    owner = lease.controller_reference
-    if owner is None or owner.kind != LeaderService.api_resource.kind:
-        return []
-    return [Request(lease.metadata.namespace, owner.name)]
+    """Return the LeaderService of the Lease. Its name decides: a restored Lease may have no owner."""
+    name = lease.metadata.name.removesuffix(LEASE_SUFFIX)
+    return [Request(lease.metadata.namespace, name)] if name != lease.metadata.name else []
+
+
+def _uid(pod: Pod | None) -> str:
+    return pod.metadata.uid if pod is not None else ""
 
 
 def _is_new(service: LeaderService, leader: Leader) -> bool:
