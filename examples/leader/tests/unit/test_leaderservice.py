@@ -14,8 +14,8 @@ from steersman.api.coordination_v1 import Lease, LeaseSpec
 from steersman.api.core_v1 import ConfigMap, Pod, Service, ServiceSpec
 from steersman.api.core_v1 import ServicePort as CorePort
 from steersman.api.discovery_v1 import EndpointSlice
-from steersman.errors import Invalid
-from steersman_testing import InMemoryApiServer, virtual_time
+from steersman.errors import ApiStatus, Forbidden, Invalid
+from steersman_testing import InMemoryApiServer, matching, virtual_time
 
 from leader_operator.api.v1.leaderservice import (
     LeaderService,
@@ -267,6 +267,25 @@ async def test_name_conflict_does_not_split_the_publication(apiserver: InMemoryA
         await world.wait_for_leader("orders-1")
         assert world.addresses() == ["10.0.0.2"]
         assert world.reason() == "NameTaken"
+
+
+@virtual_time
+async def test_refused_service_does_not_split_the_publication(apiserver: InMemoryApiServer) -> None:
+    async with cluster(apiserver) as world:
+        await world.create()
+        await world.create_pods(2)
+        await world.wait_for_leader("orders-0")
+        refused = Forbidden(ApiStatus("denied by policy", "Forbidden", 403))
+        apiserver.fail_next(matching("PATCH", "/services/orders"), refused, times=1000)
+        await world.user.patch(
+            LeaderService, KEY, MergePatch({"spec": {"ports": [{"port": 81, "targetPort": 8080}]}})
+        )
+        await world.set_ready("orders-0", False)
+        await world.wait_for_leader("orders-1")
+        await world.wait_until(lambda: world.reason() == "Refused")
+        condition = find_condition(world.status().conditions, "Ready")
+        assert condition is not None
+        assert "denied by policy" in condition.message
 
 
 @virtual_time

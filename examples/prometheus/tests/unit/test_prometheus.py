@@ -10,7 +10,7 @@ import yaml
 from steersman import FrozenDict, MergePatch, ObjectKey, ObjectMeta
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import Namespace, Pod, Secret
-from steersman.errors import ApiStatus, Invalid, NotFound
+from steersman.errors import ApiError, ApiStatus, Forbidden, Invalid, NotFound
 from steersman.meta import decode_builtins
 from steersman_testing import InMemoryApiServer, virtual_time
 from steersman_testing.apiserver import matching
@@ -292,14 +292,20 @@ async def test_options_reach_the_pods(apiserver: InMemoryApiServer) -> None:
         assert len(world.server.read_all(Pod)) == 2
 
 
+UNWRITABLE = [
+    Invalid(ApiStatus("spec.endpoints: Required value", "Invalid", 422)),
+    Forbidden(ApiStatus("denied by policy", "Forbidden", 403)),
+]
+
+
+@pytest.mark.parametrize("error", UNWRITABLE, ids=["invalid", "forbidden"])
 @virtual_time
-async def test_unwritable_verdict_does_not_block_deletion(apiserver: InMemoryApiServer) -> None:
+async def test_unwritable_verdict_does_not_block_deletion(error: ApiError, apiserver: InMemoryApiServer) -> None:
     async with monitoring_harness(apiserver) as world:
         await world.user.create(service_monitor())
         await world.user.create(prometheus())
         await world.wait_reconciled()
-        invalid = Invalid(ApiStatus("spec.endpoints: Required value", "Invalid", 422))
-        apiserver.fail_next(matching("PATCH", "/servicemonitors/orders/status"), invalid, times=1000)
+        apiserver.fail_next(matching("PATCH", "/servicemonitors/orders/status"), error, times=1000)
         await world.user.delete(Prometheus, KEY)
         await asyncio.sleep(60)
         assert world.server.read_all(Prometheus) == ()
