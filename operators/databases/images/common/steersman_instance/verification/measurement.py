@@ -72,7 +72,7 @@ class Measurement:
 
 
 def unreadable_object(error: ArchiveError) -> Exception:
-    """Return the failure of a restore that could not read an object of the archive.
+    """Return the failure of a restore that could not read an object.
 
     The rest of the archive could be read, so garbage is damage. A failure without a known cause is tried again.
     """
