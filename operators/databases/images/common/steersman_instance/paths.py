@@ -19,6 +19,7 @@ class InstancePaths:
     source_store_file: Path = Path("/etc/steersman/source/store.json")
     backup_client: Path = Path("/etc/steersman/backup-client")
     termination_log: Path = Path("/dev/termination-log")
+    queries_file: Path = Path("/etc/steersman/queries/queries.json")
 
     @property
     def wal_volume(self) -> Path:
