@@ -146,7 +146,8 @@ class ClusterDeletion:
                 cluster, "FinalBackupSkipped", "deleted without a final backup. The volumes are retained"
             )
         elif decision == "NotNeeded" and deletes and pvcs and self._was_provisioned:
-            cause = "spec.backup is not set" if cluster.spec.backup is None else "spec.backup.finalBackup is Disabled"
+            undeclared = self._final_backup.cluster.spec.backup is None
+            cause = "spec.backup is not set" if undeclared else "spec.backup.finalBackup is Disabled"
             self._context.events.normal(cluster, "FinalBackupSkipped", f"deleted without a final backup: {cause}")
 
     def _adoption_was_refused(self, pvcs: Sequence[PersistentVolumeClaim]) -> bool:
