@@ -103,7 +103,7 @@ def _global_settings(prometheus: Prometheus) -> GlobalSettings:
 
 
 def _interval(declared: str) -> str:
-    """Return the interval, or the default for zero and for an empty text."""
+    """Return the interval, or the default if it is zero or empty."""
     return declared if any(digit in declared for digit in "123456789") else DEFAULT_INTERVAL
 
 
