@@ -169,8 +169,8 @@ class BackupStatus(Status):
     ],
     rules=[
         Rule(
-            rule="!has(self.spec.clusterRef) || !has(self.spec.clusterRef.kind) || self.spec.clusterRef.kind != 'MySQLCluster'"
-            " || !has(self.spec.type) || self.spec.type == 'Full'",
+            rule="!has(self.spec.clusterRef) || !has(self.spec.clusterRef.kind)"
+            " || self.spec.clusterRef.kind != 'MySQLCluster' || !has(self.spec.type) || self.spec.type == 'Full'",
             message="type must be Full on MySQL: each backup is complete, and only its changes are stored",
             field_path=".spec.type",
         ),

@@ -21,10 +21,15 @@ _RETRY_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpReport:
-    """State of the dumps of a database. Both are None without ``spec.backup``."""
+    """State of the dumps of a database. All are None without ``spec.backup``.
+
+    Args:
+        retry_after: seconds until the next reconcile.
+    """
 
     backed_up: Condition | None = None
     status: DumpStatus | None = None
+    retry_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,10 @@ from steersman_databases.features.dump.connection import NotConnectable, connect
 from steersman_databases.features.dump.report import DumpReport
 from steersman_databases.features.dump.specs import STORE_KEY, dump_labels, store_secret
 
-RESYNC_SECONDS = 30.0
-"""Longest time until a due dump is created."""
+_RETRY_SECONDS = 30.0
+"""Interval of checks while dumps are not possible."""
+_RESYNC_SECONDS = 300.0
+_SHORTEST_SECONDS = 1.0
 
 
 class DumpStage:
@@ -99,7 +101,9 @@ class DumpStage:
         status = DumpStatus(
             last_backup=found.last_backup, next_backup=next_dump, stored_bytes=found.stored_bytes, path=ready_path
         )
-        return DumpReport(backed_up=backed_up, status=status)
+        waits = problem is not None or not serves
+        retry_after = _RETRY_SECONDS if waits else _seconds_until(next_dump, now)
+        return DumpReport(backed_up=backed_up, status=status, retry_after=retry_after)
 
     async def _backups(self, database: Database, path: str) -> Sequence[Backup]:
         """All ``Backup`` objects of the database in its present store and path, or without a Job yet."""
@@ -163,6 +167,13 @@ class DumpStage:
         for backup in model.superseded_failures(backups):
             if backup.metadata.deletion_timestamp is None:
                 await self._client.delete(Backup, backup.key, uid=backup.metadata.uid)
+
+
+def _seconds_until(next_dump: datetime | None, now: datetime) -> float:
+    """Return the time until a due dump is created, or until a resync."""
+    if next_dump is None:
+        return _RESYNC_SECONDS
+    return min(max((next_dump - now).total_seconds(), _SHORTEST_SECONDS), _RESYNC_SECONDS)
 
 
 def _metrics_key(database: ObjectKey) -> ObjectKey:

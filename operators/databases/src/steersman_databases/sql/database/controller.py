@@ -26,7 +26,7 @@ from steersman_databases.features.backup.stage import ClaimPath
 from steersman_databases.features.backup_store.secret_reader import SecretReader
 from steersman_databases.features.dump.report import DatabaseReport, not_recovered
 from steersman_databases.features.dump.restore import RestoreStage
-from steersman_databases.features.dump.stage import RESYNC_SECONDS, DumpStage
+from steersman_databases.features.dump.stage import DumpStage
 from steersman_databases.sql.database.dedicated_cluster import DedicatedCluster
 from steersman_databases.sql.database.sql_database import SqlDatabase, deletion_blocked
 from steersman_databases.sql.inspector.server_inspector import NoSlotFree, ServerInspector
@@ -165,8 +165,8 @@ class DatabaseReconciler(RequestReconciler[Database]):
             return Result(requeue_after=self._backoff.next_delay(request))
         self._backoff.forget(request)
         retry_after = outcome.retry_after
-        if report is not None and report.dumps.backed_up is not None:
-            retry_after = min(retry_after or RESYNC_SECONDS, RESYNC_SECONDS)
+        if report is not None and (dumps := report.dumps.retry_after) is not None:
+            retry_after = dumps if retry_after is None else min(retry_after, dumps)
         if retry_after is None:
             return Result()
         return Result(requeue_after=jittered(retry_after, self.runtime.random))
