@@ -177,11 +177,11 @@ class BackupStatus(Status):
     ],
 )
 class Backup(Resource[BackupSpec, BackupStatus]):
-    """A backup of a cluster, or a dump of a database, in an object store."""
+    """A backup of a cluster or database in an object store."""
 
     @property
     def source_kind(self) -> str:
-        """Kind of the object that is backed up: of a cluster, or Database."""
+        """Kind of the cluster, or ``Database``."""
         reference = self.spec.cluster_ref
         return "Database" if reference is None else reference.kind
 

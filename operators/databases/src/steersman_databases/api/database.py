@@ -266,8 +266,7 @@ class DatabaseSpec(Spec):
     """Archiving, backups and retention of this Database's own server. With serverRef: store, schedules and retention
     of dumps. Defaults to no backups."""
     bootstrap: Annotated[DatabaseBootstrap | None, Field(immutable=True)] = None
-    """Source of the first data: backups for its own server, a dump for an empty database with clusterRef or
-    serverRef. Defaults to no data. Immutable."""
+    """Source of the first data. With clusterRef or serverRef it is a dump. Defaults to no data. Immutable."""
     sizing: Sizing | None = None
     """Parameters of this Database's own server. FromResources derives them from its resource limits, and Defaults
     keeps the defaults of the server. Defaults to FromResources for new servers."""

@@ -73,7 +73,7 @@ SELECT json_build_object(
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """Version of a server, as a number such as 170005 and as text."""
+    """Version of a server: a number such as 170005, and text."""
 
     number: int
     version: str

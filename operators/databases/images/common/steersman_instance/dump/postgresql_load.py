@@ -83,7 +83,7 @@ def require_empty(database: str, found: Sequence[str]) -> None:
 
 
 def objects(listed: Iterable[str], content: DatabaseContent) -> list[str]:
-    """Return the entries to restore: those that the target does not have, without grants."""
+    """Return the entries that the target does not have, without grants."""
     present = [f"SCHEMA - {name} " for name in content.schemas]
     present += [f"COMMENT - SCHEMA {name} " for name in content.schemas]
     present += [f"{kind} - {prefix}{name} " for name in content.extensions for kind, prefix in _EXTENSION_ENTRIES]

@@ -42,7 +42,7 @@ class ClientProgram:
         return done.stdout.decode(errors="replace")
 
     def complaints(self, text: str) -> list[str]:
-        """Run it with `text` as input and return the lines of standard error."""
+        """Run it with `text` as input and return its errors by line."""
         done = subprocess.run(
             self.command, input=text.encode(), capture_output=True, env=dict(self.environment), check=False
         )

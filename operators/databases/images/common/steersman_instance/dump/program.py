@@ -37,7 +37,9 @@ def make_dump(
     accounts: Mapping[str, object],
     chunks: Iterable[bytes],
 ) -> Result:
-    """Store a dump unless an earlier pod of this Job did, and apply retention. Return the result for the operator.
+    """Store a dump unless an earlier pod of this Job did.
+
+    It applies retention, and returns the result for the operator.
 
     Raises:
         JobFailed: the dump program failed.
@@ -82,7 +84,9 @@ def completed(job: JobFields, archive: DumpArchive) -> StoredDump | None:
 
 
 def source_archive(job: JobFields, paths: InstancePaths, engine: str) -> tuple[DumpArchive, StoredDump]:
-    """Return the dumps of the source, and the one to restore: `backup_id`, or the last one.
+    """Return the dumps of the source, and the one to restore.
+
+    It is `backup_id`, otherwise the last one.
 
     Raises:
         JobRefused: the source has another engine, or not this dump.

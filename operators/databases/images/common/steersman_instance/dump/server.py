@@ -1,4 +1,7 @@
-"""The server of a dump or a restore, as job.json and mounted Secrets describe it."""
+"""Server of a dump or restore.
+
+Its description is in job.json and in mounted Secrets.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +103,7 @@ def _secret(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """Roles or users that a database needs, and their grants on the database itself.
+    """Roles that a database needs, and their grants on the database.
 
     Args:
         names: of all roles, without superusers.

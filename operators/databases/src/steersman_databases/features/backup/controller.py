@@ -1,4 +1,4 @@
-"""Controller of ``Backup``: one Job at a time for each cluster or Database.
+"""Controller of ``Backup``: one Job at a time for each source.
 
 The status follows from the Job's result.
 """
@@ -275,7 +275,7 @@ class BackupReconciler(RequestReconciler[Backup]):
             emit(cluster, reason, f"Backup {backup.metadata.name}: {message}")
 
     async def _delete_expired(self, backup: Backup, result: JobResult) -> None:
-        """Delete the objects of dumps that the Job has removed from the store."""
+        """Delete the objects of dumps that the Job has removed."""
         found = result.document.get("expired")
         removed = cast("list[object]", found) if isinstance(found, list) else []
         for other in await backups_of(self.client, backup):

@@ -76,7 +76,7 @@ async def pods_of(client: CachedClient, job: Job, cluster: ObjectKey) -> Sequenc
 async def start_job(
     client: CachedClient, owner: Backup, plan: JobPlan, job: batch.Job, labels: Mapping[str, str]
 ) -> str:
-    """Create the Job of a plan, unless another one with these labels runs.
+    """Create the Job of a plan, unless one with these labels runs.
 
     One worker calls this for all backups, so that no other Job is created between the check and the creation.
 

@@ -1,5 +1,6 @@
-"""Dumps of a ``Database`` on a server: object store, due ``Backup`` objects, and their report.
+"""Dumps of a ``Database`` on a server.
 
+The stage ensures the object store, creates due ``Backup`` objects and reports them.
 Everything is derived from the ``Backup`` objects. Nothing here changes the server.
 """
 
@@ -106,7 +107,7 @@ class DumpStage:
         return DumpReport(backed_up=backed_up, status=status, retry_after=retry_after)
 
     async def _backups(self, database: Database, path: str) -> Sequence[Backup]:
-        """All ``Backup`` objects of the database in its present store and path, or without a Job yet."""
+        """``Backup`` objects in the present store and path, or without a Job."""
         value = cluster_index(Database.api_resource.kind, database.key)
         found = await self._client.list(Backup, index=(BACKUP_INDEX, value))
         store = store_of(database)
@@ -149,7 +150,7 @@ class DumpStage:
         *,
         has_dump: bool,
     ) -> datetime | None:
-        """Create the dumps that are due. The time of the next one."""
+        """Create due dumps. The time of the next one."""
         announced = None if database.status.backup is None else database.status.backup.next_backup
         for due in due_backups(settings.schedules, model.last_scheduled(backups), announced, now):
             await self._create(declared_backups.scheduled_backup(database, due))
@@ -170,7 +171,7 @@ class DumpStage:
 
 
 def _seconds_until(next_dump: datetime | None, now: datetime) -> float:
-    """Return the time until a due dump is created, or until a resync."""
+    """Return the seconds until the next dump or a resync."""
     if next_dump is None:
         return _RESYNC_SECONDS
     return min(max((next_dump - now).total_seconds(), _SHORTEST_SECONDS), _RESYNC_SECONDS)
