@@ -104,11 +104,6 @@ _DUMP_RULES = (
         message="owner cannot be set with bootstrap.recovery: set username, as which the dump is restored",
         field_path=".owner",
     ),
-    Rule(
-        rule=f"!(has(self.serverRef) && has(self.backup) || {_EXISTING_SERVER} && {_RECOVERY}) || {_ON_POSTGRESQL}",
-        message="dumps are supported on PostgreSQL only: remove backup and bootstrap",
-        field_path=".backup",
-    ),
 )
 """Rules for dumps of a server that this object does not create."""
 

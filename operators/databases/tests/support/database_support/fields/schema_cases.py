@@ -511,8 +511,11 @@ CREATED = {
     "dump-schedules": SchemaCase(
         DATABASE, {**_ON_SERVER_REF, **_schedule()}, _schedule(type="Incremental"), "type must be Full with serverRef"
     ),
-    "dumps-of-mysql": SchemaCase(
-        DATABASE, {**_ON_SERVER_REF, **_schedule()}, {"engine": "mysql"}, "supported on PostgreSQL only"
+    "dump-schedules-of-mysql": SchemaCase(
+        DATABASE,
+        {**_ON_SERVER_REF, "engine": "mysql", **_schedule()},
+        _schedule(type="Differential"),
+        "type must be Full with serverRef",
     ),
     "restore-of-a-dump": SchemaCase(
         DATABASE,
