@@ -44,6 +44,7 @@ DELIMITER ;
 @pytest.fixture(scope="module", params=[pytest.param(n, marks=pytest.mark.xdist_group(n)) for n in like_mysql()])
 def server(request: pytest.FixtureRequest) -> Generator[RealMySQLServer]:
     with contextmanager(like_mysql()[request.param])() as found:
+        assert isinstance(found, RealMySQLServer)
         yield found
 
 

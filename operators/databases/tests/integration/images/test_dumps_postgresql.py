@@ -190,6 +190,11 @@ def test_retention_removes_older_dumps(jobs: DumpJobs, server: RealPostgreSQLSer
     assert refused["reason"] == "BackupNotFound"
 
 
+def old_major(_client: postgresql_client.PostgreSQLClient) -> int:
+    """Return the version of an old pg_dump."""
+    return 9
+
+
 def test_failures_are_reported_in_one_sentence(
     jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +210,7 @@ def test_failures_are_reported_in_one_sentence(
     assert "wrong" not in rejected["message"]
     jobs.administrator = ADMINISTRATOR
     with monkeypatch.context() as patched:
-        patched.setattr(postgresql_client.PostgreSQLClient, "program_major", lambda _self: 9)
+        patched.setattr(postgresql_client.PostgreSQLClient, "program_major", old_major)
         newer = jobs.dump(source)
     assert newer["reason"] == "UnsupportedVersion"
     assert [newer["ok"], rejected["ok"], missing["ok"]] == [False, False, False]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ..files import replace_file
 from .processes import ClientProgram
@@ -117,7 +117,7 @@ class MysqlClient:
         return f"--defaults-file={self._options}"
 
     def _rows(self, sql: str) -> list[Any]:
-        return [cast("Any", json.loads(line)) for line in self.script().run(f"{sql};\n").splitlines() if line]
+        return [json.loads(line) for line in self.script().run(f"{sql};\n").splitlines() if line]
 
 
 def is_mariadb(version: str) -> bool:

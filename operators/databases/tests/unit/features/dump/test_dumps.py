@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from database_support.unit.dump_harness import BACKUP, HOURLY, KEY, DumpHarness
@@ -14,10 +17,10 @@ from steersman_testing import virtual_time
 HOUR_SECONDS = 3600.0
 
 
-async def declared(world: DumpHarness, **spec: object) -> str:
+async def declared(world: DumpHarness, backup: Mapping[str, Any] = HOURLY) -> str:
     """Create the store and a Database with dumps. Return the name of its first dump."""
     await world.create_store()
-    await world.database(**{"backup": HOURLY, **spec})
+    await world.database(backup=backup)
     await world.until("ready", lambda: world.reason("Ready") == "True/DatabaseReady")
     return f"shop-initial-{world.found.metadata.uid[:8]}"
 
