@@ -75,6 +75,8 @@ DATABASE_REASONS: Mapping[str, Reasons] = {
         "the data",
         "Recovering": "",
         "RecoveryFailed": "Correct the cause. See the condition Recovered",
+        "FinalBackupFailed": "Correct the cause: the dump is repeated within 5 minutes. Or set the annotation "
+        "databases.steersman.dev/skip-final-backup to true to keep the database on its server",
         "Deleting": "",
         "Paused": "Remove the annotation databases.steersman.dev/paused to continue",
     },

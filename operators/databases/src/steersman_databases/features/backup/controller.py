@@ -118,7 +118,7 @@ class BackupReconciler(RequestReconciler[Backup]):
         cluster = await source_of(self.client, backup)
         job = await get_cached_or_live(self.client, Job, names.backup_job(backup.metadata.uid))
         if job is not None and controls(backup, job):
-            if job_state(job) == "Running" and _is_gone(cluster):
+            if job_state(job) == "Running" and (cluster is None or _is_ended(backup, cluster)):
                 return await self._abort(backup)
             return await self._follow(backup, job)
         if backup.status.phase == "Running":
@@ -129,7 +129,7 @@ class BackupReconciler(RequestReconciler[Backup]):
             return Result()
         if cluster is None:
             return await self._wait(backup, f"{backup.source_kind} {names.key.name} does not exist")
-        if cluster.metadata.deletion_timestamp is not None:
+        if _is_ended(backup, cluster):
             return await self._abort(backup)
         if blocker := await self._blocker(backup, cluster):
             return await self._wait(backup, blocker)
@@ -307,8 +307,10 @@ class BackupReconciler(RequestReconciler[Backup]):
         return Result(requeue_after=jittered(_WAITING_SECONDS, self.runtime.random))
 
 
-def _is_gone(cluster: Cluster | Database | None) -> bool:
-    return cluster is None or cluster.metadata.deletion_timestamp is not None
+def _is_ended(backup: Backup, cluster: Cluster | Database) -> bool:
+    """Return True if the deletion of the source ends the backup. A final dump is part of that deletion."""
+    is_final = isinstance(cluster, Database) and model.trigger_of(backup) == "Final"
+    return cluster.metadata.deletion_timestamp is not None and not is_final
 
 
 def _failure(job: Job, result: JobResult | None) -> Progress:

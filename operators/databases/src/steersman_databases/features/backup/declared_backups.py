@@ -49,6 +49,11 @@ def initial_backup(cluster: Cluster | Database) -> Backup:
     return _backup(cluster, name, "Schedule", "Full")
 
 
+def final_dump(database: Database) -> Backup:
+    """The dump before the database is dropped. Each Database has its own."""
+    return _backup(database, f"{database.metadata.name}-final-{database.metadata.uid[:8]}", "Final", "Full")
+
+
 def backup_after_gap(cluster: Cluster, since: datetime) -> Backup:
     """A full backup after a gap in the archive.
 

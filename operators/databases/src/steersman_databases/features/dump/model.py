@@ -18,6 +18,8 @@ def dump_blocker(database: Database) -> str:
         return str(error)
     if database.status.backup is None or database.status.backup.path is None:
         return f"the object store of {name} is not ready yet"
+    if database.metadata.deletion_timestamp is not None:
+        return ""
     ready = find_condition(database.status.conditions, "Ready")
     if ready is None or ready.status != "True":
         return f"{name} is not ready: {'' if ready is None else ready.message}"

@@ -24,6 +24,7 @@ from steersman_databases.features.backup.events import archiving_events
 from steersman_databases.features.backup.metrics import BackupMetrics
 from steersman_databases.features.backup.stage import ClaimPath
 from steersman_databases.features.backup_store.secret_reader import SecretReader
+from steersman_databases.features.dump.final import FinalDump
 from steersman_databases.features.dump.report import DatabaseReport, not_recovered
 from steersman_databases.features.dump.restore import RestoreStage
 from steersman_databases.features.dump.stage import DumpStage
@@ -58,6 +59,7 @@ class DatabaseReconciler(RequestReconciler[Database]):
         super().__init__(context)
         secrets = SecretReader(self.client)
         self._dumps = DumpStage(self.client, secrets, claim_path, metrics, self.runtime.clock)
+        self._final_dump = FinalDump(self.client, self.runtime.clock)
         self._restore = RestoreStage(self.client, self.events, secrets)
         self._sql_engine_for = sql_engine_for
         self._resolver = ServerResolver(self.client, sql_engine_for, self.runtime.clock)
@@ -81,7 +83,7 @@ class DatabaseReconciler(RequestReconciler[Database]):
             self._inspector.forget(Database.api_resource.kind, request)
             await self._write_status(database, _paused_outcome(database), None, engine)
             return Result()
-        report = DatabaseReport()
+        report: DatabaseReport | None = None
         try:
             endpoint, outcome = await self._advance(database, engine)
             if outcome is not None and database.metadata.deletion_timestamp is None:
@@ -100,7 +102,8 @@ class DatabaseReconciler(RequestReconciler[Database]):
             return self._requeue(request, outcome)
         if outcome is None:
             return Result()
-        outcome = report.outcome or outcome
+        if report is not None:
+            outcome = report.outcome or outcome
         await self._write_status(database, outcome, endpoint, engine, report)
         return self._requeue(request, outcome, report)
 
@@ -126,7 +129,7 @@ class DatabaseReconciler(RequestReconciler[Database]):
         try:
             if database.metadata.deletion_timestamp is not None:
                 if FINALIZER in database.metadata.finalizers:
-                    await sql_database.delete()
+                    await sql_database.delete(retained_because=await self._final_dump.ensure(database))
                     await remove_finalizer(self.client, database, FINALIZER)
                 return None, None
             await add_finalizer(self.client, database, FINALIZER)

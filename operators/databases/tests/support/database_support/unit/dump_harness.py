@@ -61,8 +61,8 @@ class DumpHarness(UsersHarness):
 
     async def create_dump(self, name: str = "before", **status: Any) -> None:
         """Create the completed ``Backup`` of a deleted Database."""
-        # The controller of Backup leaves the status of final backups to their deletion.
-        labels = FrozenDict[str, str]({TRIGGER_LABEL: "Final"})
+        # The controller of Backup makes no discovered backups.
+        labels = FrozenDict[str, str]({TRIGGER_LABEL: "Discovered"})
         metadata = ObjectMeta(name=name, namespace=KEY.namespace, labels=labels)
         spec = BackupSpec(database_ref=BackupDatabaseReference(name="old"))
         created = await self.client.create(Backup(metadata=metadata, spec=spec))
