@@ -308,7 +308,10 @@ class BackupReconciler(RequestReconciler[Backup]):
 
 
 def _is_ended(backup: Backup, cluster: Cluster | Database) -> bool:
-    """Return True if the deletion of the source ends the backup. A final dump is part of that deletion."""
+    """Return True if the deletion of the source ends the backup.
+
+    A final dump is part of that deletion.
+    """
     is_final = isinstance(cluster, Database) and model.trigger_of(backup) == "Final"
     return cluster.metadata.deletion_timestamp is not None and not is_final
 

@@ -1,4 +1,4 @@
-"""Final dump of a ``Database`` on a server, before its database is dropped."""
+"""Final dump of a ``Database`` before its database is dropped."""
 
 from __future__ import annotations
 
