@@ -262,7 +262,12 @@ class ModelPods:
 
 @asynccontextmanager
 async def model_pods(
-    server: InMemoryApiServer, *, number: int = 3, checks_term: bool = False, termination_seconds: int = 10
+    server: InMemoryApiServer,
+    *,
+    number: int = 3,
+    checks_term: bool = False,
+    termination_seconds: int = 10,
+    min_term: int = 0,
 ) -> AsyncGenerator[ModelPods]:
     """Create a LeaderService and its pods."""
     pods = ModelPods(server, Store(checks_term=checks_term))
@@ -271,6 +276,7 @@ async def model_pods(
         ports=(ServicePort(port=80),),
         fencing="Sidecar",
         termination_seconds=termination_seconds,
+        min_term=min_term,
     )
     metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
     await pods.user.create(LeaderService(metadata=metadata, spec=spec))

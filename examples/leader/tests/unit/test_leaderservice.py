@@ -14,8 +14,8 @@ from steersman.api.coordination_v1 import Lease, LeaseSpec
 from steersman.api.core_v1 import ConfigMap, Pod, Service, ServiceSpec
 from steersman.api.core_v1 import ServicePort as CorePort
 from steersman.api.discovery_v1 import EndpointSlice
-from steersman.errors import Invalid
-from steersman_testing import InMemoryApiServer, virtual_time
+from steersman.errors import ApiStatus, Forbidden, Invalid
+from steersman_testing import InMemoryApiServer, matching, virtual_time
 
 from leader_operator.api.v1.leaderservice import (
     LeaderService,
@@ -136,6 +136,21 @@ async def test_unready_leader_is_replaced_in_a_new_term(apiserver: InMemoryApiSe
 
 
 @virtual_time
+async def test_raised_min_term_begins_a_new_term(apiserver: InMemoryApiServer) -> None:
+    async with cluster(apiserver) as world:
+        await world.create()
+        await world.create_pods(2)
+        await world.wait_for_leader("orders-0")
+        await world.user.patch(LeaderService, KEY, MergePatch({"spec": {"minTerm": 40}}))
+        await world.wait_until(lambda: world.status().term == 41)
+        leader = world.status().leader
+        assert leader is not None
+        assert (leader.pod, leader.term) == ("orders-0", 41)
+        await asyncio.sleep(60)
+        assert world.status().term == 41
+
+
+@virtual_time
 async def test_service_without_ready_pods_has_no_endpoint(apiserver: InMemoryApiServer) -> None:
     async with cluster(apiserver) as world:
         await world.create(publish=PublishSpec(config_map="orders-file"))
@@ -185,6 +200,20 @@ async def test_lease_decides_with_fencing(apiserver: InMemoryApiServer) -> None:
         await world.user.patch(Lease, ObjectKey("default", "orders-leader"), release)
         await world.wait_for_leader(None)
         assert world.addresses() == []
+
+
+@virtual_time
+async def test_lease_without_owner_is_observed(apiserver: InMemoryApiServer) -> None:
+    # After a restore, or after the LeaderService was deleted with --cascade=orphan.
+    async with cluster(apiserver) as world:
+        await world.create(fencing="Sidecar")
+        await world.create_pods(2, sidecar="orders")
+        await world.wait_until(lambda: world.reason() == "NoLeader")
+        uid = (await world.user.get(Pod, ObjectKey("default", "orders-1"))).metadata.uid
+        metadata = ObjectMeta(name="orders-leader", namespace="default")
+        spec = LeaseSpec(holder_identity=f"orders-1_{uid}", lease_transitions=7)
+        await world.user.create(Lease(metadata=metadata, spec=spec))
+        await world.wait_for_leader("orders-1")
 
 
 @virtual_time
@@ -241,6 +270,25 @@ async def test_name_conflict_does_not_split_the_publication(apiserver: InMemoryA
 
 
 @virtual_time
+async def test_refused_service_does_not_split_the_publication(apiserver: InMemoryApiServer) -> None:
+    async with cluster(apiserver) as world:
+        await world.create()
+        await world.create_pods(2)
+        await world.wait_for_leader("orders-0")
+        refused = Forbidden(ApiStatus("denied by policy", "Forbidden", 403))
+        apiserver.fail_next(matching("PATCH", "/services/orders"), refused, times=1000)
+        await world.user.patch(
+            LeaderService, KEY, MergePatch({"spec": {"ports": [{"port": 81, "targetPort": 8080}]}})
+        )
+        await world.set_ready("orders-0", False)
+        await world.wait_for_leader("orders-1")
+        await world.wait_until(lambda: world.reason() == "Refused")
+        condition = find_condition(world.status().conditions, "Ready")
+        assert condition is not None
+        assert "denied by policy" in condition.message
+
+
+@virtual_time
 async def test_deleted_objects_are_restored(apiserver: InMemoryApiServer) -> None:
     async with cluster(apiserver) as world:
         await world.create()
@@ -261,6 +309,7 @@ async def test_invalid_specs_are_rejected(apiserver: InMemoryApiServer) -> None:
         for spec, message in (
             ({"selector": {"app": None}}, "an empty one selects all pods"),
             ({"ports": [{"port": 1}, {"port": 2}]}, "each of several ports needs a name"),
+            ({"ports": [{"port": 1, "name": "a"}, {"port": 1, "name": "b"}]}, "port and protocol are used twice"),
             ({"fencing": "Sidecar"}, "immutable|cannot be changed"),
         ):
             with pytest.raises(Invalid, match=message):

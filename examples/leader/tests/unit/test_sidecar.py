@@ -185,7 +185,7 @@ async def test_pod_without_application_does_not_lead(apiserver: InMemoryApiServe
         await asyncio.sleep(60)
         assert pods.leaders() == []
         pods.pods[0].application.restart()
-        assert await pods.wait_for_leader(within=10)
+        assert await pods.wait_for_leader(within=40)
 
 
 @pytest.mark.parametrize("checks_term", [False, True])
@@ -262,6 +262,45 @@ async def test_min_term_raises_the_terms_of_a_new_service(apiserver: InMemoryApi
         await asyncio.sleep(60)
         assert recorded_term(apiserver) == 41
         assert [pod.report().term for pod in pods.leaders()] == [41]
+
+
+@virtual_time
+async def test_recreated_service_waits_for_previous_leader(apiserver: InMemoryApiServer) -> None:
+    async with model_pods(apiserver) as pods:
+        leader = await pods.wait_for_leader()
+        leader.application.stubborn = True
+        leader.partition()
+        deleted = await pods.user.get(LeaderService, KEY)
+        await pods.user.delete(LeaderService, KEY)
+        await apiserver.collect_garbage_async()
+        metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
+        await pods.user.create(LeaderService(metadata=metadata, spec=deleted.spec))
+        await pods.wait_for_leader(other_than=leader)
+        assert leader.application.ended_at, "the partitioned leader still runs"
+
+
+@virtual_time
+async def test_raised_min_term_begins_a_new_term(apiserver: InMemoryApiServer) -> None:
+    async with model_pods(apiserver) as pods:
+        await pods.wait_for_leader()
+        await pods.user.patch(LeaderService, KEY, MergePatch({"spec": {"minTerm": 40}}))
+        await asyncio.sleep(40)
+        assert [pod.report().term for pod in pods.leaders()] == [41]
+        assert lease(apiserver).spec.lease_transitions == 41
+        assert recorded_term(apiserver) == 41
+        assert pods.store.violations() == []
+        await asyncio.sleep(60)
+        assert recorded_term(apiserver) == 41
+
+
+@virtual_time
+async def test_lower_min_term_keeps_the_leader(apiserver: InMemoryApiServer) -> None:
+    async with model_pods(apiserver, min_term=40) as pods:
+        leader = await pods.wait_for_leader()
+        await pods.user.patch(LeaderService, KEY, MergePatch({"spec": {"minTerm": 20}}))
+        await asyncio.sleep(60)
+        assert pods.leaders() == [leader]
+        assert leader.report().term == 41
 
 
 @virtual_time

@@ -10,9 +10,10 @@ import yaml
 from steersman.api.meta_v1 import LabelSelector
 from steersman.meta import decode_builtins
 
+from certificate_files import EC_PARAMETERS, new_pair
 from configuration_cases import BASIC_AUTH, CASES, CREDENTIALS
 from monitoring_objects import pod_monitor, prometheus, rule, service_monitor
-from monitoring_operator.configuration import Inputs, build, select
+from monitoring_operator.configuration import Inputs, SourceObject, build, select
 
 
 def jobs(case: str) -> list[dict[str, Any]]:
@@ -201,6 +202,52 @@ def test_external_labels_name_server_and_keep_dollar() -> None:
 )
 def test_invalid_endpoint_names_field(endpoint: dict[str, Any], field: str) -> None:
     assert problem_of(endpoint).startswith(f"{field} ")
+
+
+CERTIFICATE, KEY = new_pair()
+OTHER_CERTIFICATE, OTHER_KEY = new_pair()
+_, ENCRYPTED_KEY = new_pair(password="secret")
+
+
+def tls_problem(**contents: bytes) -> str:
+    """Return the problem of an endpoint with these keys of a Secret."""
+    secret = {name: {"secret": {"name": "tls", "key": name}} for name in ("ca", "cert") if name in contents}
+    key = {"keySecret": {"name": "tls", "key": "key"}} if "key" in contents else {}
+    monitor = service_monitor("s", {"port": "web", "tlsConfig": secret | key})
+    source = SourceObject("Secret", "default", "tls")
+    declared = build(Inputs(prometheus=prometheus(), service_monitors=[monitor], contents={source: contents}))
+    return str(declared.problems.get((type(monitor), monitor.key), ""))
+
+
+@pytest.mark.parametrize(
+    ("contents", "problem"),
+    [
+        ({"ca": b""}, "ca.secret refers to content without a valid certificate. Store a certificate in PEM."),
+        ({"ca": b"certificate"}, "ca.secret refers to content without a valid certificate."),
+        ({"ca": KEY}, "ca.secret refers to content without a valid certificate."),
+        ({"cert": b"certificate", "key": KEY}, "cert.secret refers to content without a valid certificate."),
+        ({"cert": CERTIFICATE, "key": b"key"}, "keySecret refers to content without an unencrypted private key."),
+        ({"cert": CERTIFICATE, "key": ENCRYPTED_KEY}, "keySecret refers to content without an unencrypted private"),
+        ({"cert": CERTIFICATE, "key": OTHER_KEY}, "keySecret refers to the key of another certificate."),
+    ],
+)
+def test_certificate_that_prometheus_rejects_names_field(contents: dict[str, bytes], problem: str) -> None:
+    found = tls_problem(**contents)
+    assert found.startswith(f"spec.endpoints[0].tlsConfig.{problem}")
+    assert "BEGIN" not in found
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        {"ca": b"# two of them\n" + CERTIFICATE + OTHER_CERTIFICATE},
+        {"ca": CERTIFICATE.replace(b"M", b"!") + OTHER_CERTIFICATE},
+        {"cert": CERTIFICATE + OTHER_CERTIFICATE, "key": EC_PARAMETERS + KEY},
+        {"ca": OTHER_CERTIFICATE, "cert": CERTIFICATE, "key": KEY},
+    ],
+)
+def test_certificate_that_prometheus_accepts_has_no_problem(contents: dict[str, bytes]) -> None:
+    assert tls_problem(**contents) == ""
 
 
 @pytest.mark.parametrize(

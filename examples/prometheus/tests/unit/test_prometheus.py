@@ -10,11 +10,12 @@ import yaml
 from steersman import FrozenDict, MergePatch, ObjectKey, ObjectMeta
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import Namespace, Pod, Secret
-from steersman.errors import ApiStatus, Invalid, NotFound
+from steersman.errors import ApiError, ApiStatus, Forbidden, Invalid, NotFound
 from steersman.meta import decode_builtins
 from steersman_testing import InMemoryApiServer, virtual_time
 from steersman_testing.apiserver import matching
 
+from certificate_files import new_pair
 from monitoring_harness import KEY, monitoring_harness
 from monitoring_objects import ARTICLE, pod_monitor, prometheus, rule, service_monitor
 from monitoring_operator.api.v1.podmonitor import PodMonitor
@@ -257,9 +258,12 @@ async def test_too_large_configuration_is_reported(apiserver: InMemoryApiServer)
     async with monitoring_harness(apiserver) as world:
         await world.user.create(prometheus())
         await world.wait_reconciled()
+        certificate, _ = new_pair()
         for name in ("one", "two"):
             metadata = ObjectMeta(name=name, namespace="default")
-            await world.user.create(Secret(metadata=metadata, data=FrozenDict({"ca": b"x" * 600 * 1024})))
+            await world.user.create(
+                Secret(metadata=metadata, data=FrozenDict({"ca": certificate + b"x" * 600 * 1024}))
+            )
             tls = {"ca": {"secret": {"name": name, "key": "ca"}}}
             await world.user.create(service_monitor(name, {"port": "web", "tlsConfig": tls}))
         condition = await world.wait_reason("ConfigurationTooLarge")
@@ -288,14 +292,20 @@ async def test_options_reach_the_pods(apiserver: InMemoryApiServer) -> None:
         assert len(world.server.read_all(Pod)) == 2
 
 
+UNWRITABLE = [
+    Invalid(ApiStatus("spec.endpoints: Required value", "Invalid", 422)),
+    Forbidden(ApiStatus("denied by policy", "Forbidden", 403)),
+]
+
+
+@pytest.mark.parametrize("error", UNWRITABLE, ids=["invalid", "forbidden"])
 @virtual_time
-async def test_unwritable_verdict_does_not_block_deletion(apiserver: InMemoryApiServer) -> None:
+async def test_unwritable_verdict_does_not_block_deletion(error: ApiError, apiserver: InMemoryApiServer) -> None:
     async with monitoring_harness(apiserver) as world:
         await world.user.create(service_monitor())
         await world.user.create(prometheus())
         await world.wait_reconciled()
-        invalid = Invalid(ApiStatus("spec.endpoints: Required value", "Invalid", 422))
-        apiserver.fail_next(matching("PATCH", "/servicemonitors/orders/status"), invalid, times=1000)
+        apiserver.fail_next(matching("PATCH", "/servicemonitors/orders/status"), error, times=1000)
         await world.user.delete(Prometheus, KEY)
         await asyncio.sleep(60)
         assert world.server.read_all(Prometheus) == ()

@@ -28,9 +28,10 @@ def ready_condition(service: LeaderService, pods: Sequence[Pod], leader: Leader 
     return _condition(service, "Ready", "NoReadyPod", f"none of {len(pods)} pods is ready; see kubectl describe pod")
 
 
-def name_conflict_condition(service: LeaderService, conflict: NameConflict) -> Condition:
-    """Return ``Ready`` if a foreign object has a required name."""
-    return _condition(service, "Ready", "NameTaken", str(conflict)[:_MAX_MESSAGE_LENGTH])
+def refused_condition(service: LeaderService, error: Exception) -> Condition:
+    """Return ``Ready`` if an object cannot be published."""
+    reason = "NameTaken" if isinstance(error, NameConflict) else "Refused"
+    return _condition(service, "Ready", reason, str(error)[:_MAX_MESSAGE_LENGTH])
 
 
 def fenced_condition(service: LeaderService, pods: Sequence[Pod]) -> Condition:

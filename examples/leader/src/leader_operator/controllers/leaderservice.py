@@ -12,7 +12,7 @@ from steersman.api.core_v1 import ConfigMap, Pod, Service
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import MergePatch
 from steersman.controller import field_changed
-from steersman.errors import NameConflict, NotFound
+from steersman.errors import Forbidden, Invalid, NameConflict, NotFound
 
 from leader_operator.api.v1.leaderservice import Leader, LeaderService
 from leader_operator.controllers.choice import (
@@ -21,7 +21,7 @@ from leader_operator.controllers.choice import (
     is_ready,
     selects,
 )
-from leader_operator.controllers.conditions import fenced_condition, name_conflict_condition, ready_condition
+from leader_operator.controllers.conditions import fenced_condition, ready_condition, refused_condition
 from leader_operator.resources import (
     ServiceName,
     config_map,
@@ -30,11 +30,13 @@ from leader_operator.resources import (
     leader_service,
     role_label,
 )
-from leader_operator.sidecar.sidecar import lease_name
+from leader_operator.sidecar.sidecar import LEASE_SUFFIX, lease_name
 from leader_operator.sidecar.terms import highest_term
 
 _MAX_RETRY_DELAY_SECONDS = 60.0
 _OWNED = (Service, EndpointSlice, ConfigMap)
+# They last until a user acts.
+_REFUSALS = (NameConflict, Forbidden, Invalid)
 
 
 class LeaderServiceReconciler(Reconciler[LeaderService]):
@@ -55,7 +57,7 @@ class LeaderServiceReconciler(Reconciler[LeaderService]):
             self.events.normal(service, "LeaderChanged", f"{leader.pod} leads in term {leader.term}")
         try:
             published = await self._publish(service, pod, leader)
-        except NameConflict:
+        except _REFUSALS:
             # Label and status must not stay with the previous leader.
             await self._label(related, label, pod)
             await self.status(service, leader=leader)
@@ -66,8 +68,8 @@ class LeaderServiceReconciler(Reconciler[LeaderService]):
         await self.status(service, leader=leader, conditions=conditions)
 
     async def update_status(self, service: LeaderService, outcome: ReconcileOutcome) -> None:
-        if isinstance(outcome.error, NameConflict):
-            await self.status(service, conditions=[name_conflict_condition(service, outcome.error)])
+        if isinstance(outcome.error, _REFUSALS):
+            await self.status(service, conditions=[refused_condition(service, outcome.error)])
 
     async def _find_leader(self, service: LeaderService, pods: Sequence[Pod]) -> tuple[Pod | None, Leader | None]:
         """Return the leader of the Lease, or choose one."""
@@ -79,8 +81,8 @@ class LeaderServiceReconciler(Reconciler[LeaderService]):
             term = (lease.spec.lease_transitions or 0) if lease is not None else 0
         else:
             pod = choose_leader(pods, current)
-            stays = pod is not None and current is not None and current.uid == pod.metadata.uid
-            term = current.term if stays and current is not None else highest_term(service) + 1
+            is_kept = current is not None and current.term > service.spec.min_term and current.uid == _uid(pod)
+            term = current.term if current is not None and is_kept else highest_term(service) + 1
         if pod is None:
             return None, None
         return pod, Leader(pod=pod.metadata.name, uid=pod.metadata.uid, term=term, address=pod.status.pod_ip)
@@ -168,11 +170,13 @@ class LeaderServiceReconciler(Reconciler[LeaderService]):
 
 
 def service_of_lease(lease: Lease) -> list[Request]:
-    """Return the LeaderService whose sidecars created the Lease."""
-    owner = lease.controller_reference
-    if owner is None or owner.kind != LeaderService.api_resource.kind:
-        return []
-    return [Request(lease.metadata.namespace, owner.name)]
+    """Return the LeaderService of the Lease. Its name decides: a restored Lease may have no owner."""
+    name = lease.metadata.name.removesuffix(LEASE_SUFFIX)
+    return [Request(lease.metadata.namespace, name)] if name != lease.metadata.name else []
+
+
+def _uid(pod: Pod | None) -> str:
+    return pod.metadata.uid if pod is not None else ""
 
 
 def _is_new(service: LeaderService, leader: Leader) -> bool:

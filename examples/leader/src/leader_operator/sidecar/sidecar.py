@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Protocol
 
+from msgspec import ValidationError
 from steersman.client import Client, Transport
 from steersman.errors import LeadershipLost, SteersmanError
 from steersman.manager.leader_election import Fence, LeaderElection, LeaderElector
@@ -23,6 +24,7 @@ from leader_operator.sidecar.terms import LeaderServiceChanged, LeaderServiceTer
 log = get_logger("sidecar")
 
 FIELD_MANAGER = "leader-sidecar"
+LEASE_SUFFIX = "-leader"
 _CHECK_INTERVAL_SECONDS = 0.5
 
 
@@ -154,16 +156,18 @@ class Sidecar:
         self._leading = True
         log.info("this pod leads", service=str(self._settings.service), term=elector.term)
         renewal = self._runtime.spawn(elector.renew(), "renew")
+        exclusion = self._runtime.spawn(self._wait_for_exclusion(elector.term), "exclusion")
         reason = "an error of the sidecar"
         try:
-            reason = await self._wait_for_end(elector, renewal, containers)
+            reason = await self._wait_for_end(elector, renewal, exclusion, containers)
         finally:
+            exclusion.cancel()
             self._leading = False
             log.warning("the term ends", service=str(self._settings.service), term=elector.term, reason=reason)
             # The renewal continues, so that no other pod leads while the application ends.
             await self._end_application(elector, termination_seconds)
             renewal.cancel()
-            await asyncio.gather(renewal, return_exceptions=True)
+            await asyncio.gather(renewal, exclusion, return_exceptions=True)
 
     async def _end_application(self, elector: LeaderElector, termination_seconds: float) -> None:
         began = self._now()
@@ -187,7 +191,11 @@ class Sidecar:
         return min(now, elector.deadline) + termination_seconds
 
     async def _wait_for_end(
-        self, elector: LeaderElector, renewal: asyncio.Task[None], containers: frozenset[str]
+        self,
+        elector: LeaderElector,
+        renewal: asyncio.Task[None],
+        exclusion: asyncio.Task[None],
+        containers: frozenset[str],
     ) -> str:
         """Return why the term ends."""
         failures = 0
@@ -196,6 +204,8 @@ class Sidecar:
                 return "the pod ends"
             if self._now() >= elector.deadline:
                 return "the renew deadline has passed"
+            if exclusion.done():
+                return "spec.minTerm requires a higher term"
             if not containers or not containers <= self._application.containers().keys():
                 return "a container of the application has ended"
             failures = 0 if await self._is_healthy() else failures + 1
@@ -206,6 +216,22 @@ class Sidecar:
         if error is not None and not isinstance(error, LeadershipLost):
             raise error
         return str(error)
+
+    async def _wait_for_exclusion(self, term: int) -> None:
+        """Wait until ``spec.minTerm`` excludes ``term``.
+
+        After a restore of etcd, stores refuse such a term.
+        """
+        while True:
+            await asyncio.sleep(self._settings.renew_deadline)
+            try:
+                async with asyncio.timeout(self._settings.renew_deadline):
+                    service = await self._client.get(LeaderService, self._settings.service)
+            except (SteersmanError, TimeoutError, ValidationError):
+                # The renewal decides whether the API server is unreachable for too long.
+                continue
+            if service.spec.min_term >= term:
+                return
 
     async def _may_lead(self) -> bool:
         problem = self._application.problem()
@@ -266,4 +292,4 @@ class Sidecar:
 
 def lease_name(service: str) -> str:
     """Return the name of the Lease of a LeaderService."""
-    return f"{service}-leader"
+    return f"{service}{LEASE_SUFFIX}"

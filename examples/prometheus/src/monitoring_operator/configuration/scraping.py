@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from steersman.api.core_v1 import ConfigMapKeySelector, SecretKeySelector
+
 from monitoring_operator.api.v1.podmonitor import PodMetricsEndpoint, PodMonitor
 from monitoring_operator.api.v1.scraping import NamespaceSelector, ScrapeEndpoint, SecretOrConfigMap, TLSConfig
 from monitoring_operator.api.v1.servicemonitor import Endpoint, ServiceMonitor
+from monitoring_operator.configuration.certificates import check_authorities, check_certificate, check_key
 from monitoring_operator.configuration.credentials import CredentialFiles, Monitor
 from monitoring_operator.configuration.durations import milliseconds
 from monitoring_operator.configuration.model import (
@@ -197,24 +200,32 @@ def _basic_auth(endpoint: ScrapeEndpoint, field: str, credentials: CredentialFil
 def _tls(config: TLSConfig | None, field: str, credentials: CredentialFiles) -> TLSSettings | None:
     if config is None:
         return None
-    cert = _file(config.cert, f"{field}.cert", credentials)
-    key = None if config.key_secret is None else credentials.path(f"{field}.keySecret", config.key_secret)
+    ca, cert = _reference(config.ca, f"{field}.ca"), _reference(config.cert, f"{field}.cert")
+    key = None if config.key_secret is None else (f"{field}.keySecret", config.key_secret)
     if (cert is None) != (key is None):
         raise InvalidMonitor(field, "has only one of cert and keySecret", "Set both, or none.")
+    if ca is not None:
+        check_authorities(ca[0], credentials.read(*ca))
+    if cert is not None and key is not None:
+        check_certificate(cert[0], credentials.read(*cert))
+        check_key(key[0], credentials.read(*key), credentials.read(*cert))
     return TLSSettings(
-        ca_file=_file(config.ca, f"{field}.ca", credentials),
-        cert_file=cert,
-        key_file=key,
+        ca_file=credentials.path(*ca) if ca is not None else None,
+        cert_file=credentials.path(*cert) if cert is not None else None,
+        key_file=credentials.path(*key) if key is not None else None,
         server_name=config.server_name,
         insecure_skip_verify=config.insecure_skip_verify,
     )
 
 
-def _file(either: SecretOrConfigMap | None, field: str, credentials: CredentialFiles) -> str | None:
+def _reference(
+    either: SecretOrConfigMap | None, field: str
+) -> tuple[str, SecretKeySelector | ConfigMapKeySelector] | None:
+    """Return the reference with the path of its field, or None."""
     if either is None:
         return None
     if either.secret is not None and either.config_map is not None:
         raise InvalidMonitor(field, "has both secret and configMap", "Remove one of them.")
     if either.secret is not None:
-        return credentials.path(f"{field}.secret", either.secret)
-    return None if either.config_map is None else credentials.path(f"{field}.configMap", either.config_map)
+        return f"{field}.secret", either.secret
+    return None if either.config_map is None else (f"{field}.configMap", either.config_map)

@@ -72,14 +72,14 @@ def postgresql_services(paths: InstancePaths = PATHS) -> list[Service]:
             enabled=configured,
             watched=(paths.store_file,),
         ),
-        Service(name="metrics", command=program("metrics", "postgresql")),
+        Service(name="metrics", command=program("metrics", "postgresql"), watched=(paths.queries_file,)),
         Service(name="volumes", command=program("volumes", "postgresql")),
     ]
 
 
 def read_replica_services(paths: InstancePaths = PATHS) -> list[Service]:
     """Return what the agent of a PostgreSQL read replica runs. It archives and backs up nothing."""
-    return [Service(name="metrics", command=program("metrics", "read-replica"))]
+    return [Service(name="metrics", command=program("metrics", "read-replica"), watched=(paths.queries_file,))]
 
 
 def mysql_services(paths: InstancePaths = PATHS) -> list[Service]:
@@ -97,7 +97,7 @@ def mysql_services(paths: InstancePaths = PATHS) -> list[Service]:
             Service(name=name, command=program(name), enabled=configured, watched=(paths.store_file,))
             for name in ("binlog", "binlog-report")
         ),
-        Service(name="metrics", command=program("metrics", "mysql")),
+        Service(name="metrics", command=program("metrics", "mysql"), watched=(paths.queries_file,)),
         Service(name="volumes", command=program("volumes", "mysql")),
     ]
 

@@ -279,6 +279,9 @@ class MonitoringSettings(FrozenStruct):
         Field(max_items=64, list_type="set"),
     ] = ()
     """Alerts that are disabled for this cluster, such as PostgreSQLReplicationLag."""
+    queries: Annotated[tuple[KeySelector, ...], Field(max_items=8, list_type="atomic")] = ()
+    """Keys of ConfigMaps with queries whose results the instances export. Their format is that of the custom queries
+    of postgres_exporter and CloudNativePG."""
 
 
 class SizedParameterStatus(FrozenStruct):

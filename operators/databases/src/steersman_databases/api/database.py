@@ -19,6 +19,7 @@ from steersman.meta import (
     resource,
     schema,
 )
+from steersman_databases.api.automation import AutogrowSettings
 from steersman_databases.api.backup_common import (
     BackupSettings,
     BackupSummary,
@@ -28,6 +29,7 @@ from steersman_databases.api.backup_common import (
 )
 from steersman_databases.api.cluster_common import MonitoringSettings, Sizing
 from steersman_databases.api.group import GROUP, NAME_PATTERN, VERSION, DeletionPolicy, EngineName, Presence
+from steersman_databases.api.maintenance import MaintenanceSettings
 from steersman_databases.api.names import PRINTABLE, ObjectName, SqlName
 from steersman_databases.api.references import (
     ON_MYSQL,
@@ -168,8 +170,14 @@ class Schema(FrozenStruct):
             message="storageSize cannot be set with clusterRef or serverRef: remove it",
             field_path=".storageSize",
         ),
-        *_dedicated_only("sizing", "resources", "monitoring"),
+        *_dedicated_only("sizing", "resources", "monitoring", "autogrow", "maintenance"),
         *_DUMP_RULES,
+        Rule(
+            rule="!has(self.autogrow)"
+            f" || quantity(string(self.autogrow.maxSize)).compareTo({_SIZE.format('self')}) >= 0",
+            message="maxSize must be at least storageSize: volumes never shrink",
+            field_path=".autogrow.maxSize",
+        ),
         full_backups_rule(_DEDICATED_MYSQL),
         *recovery_target_rules("mysql", _DEDICATED_MYSQL),
         *recovery_target_rules("postgresql", f"!({_DEDICATED_MYSQL})"),
@@ -269,7 +277,12 @@ class DatabaseSpec(Spec):
     """Resource requirements of this Database's own server. Defaults to requests of 100m and 384Mi and a memory limit
     of 768Mi. A change restarts the server."""
     monitoring: MonitoringSettings | None = None
-    """PodMonitor and alerts of this Database's own server. Defaults to no PodMonitor."""
+    """PodMonitor, alerts and user queries of this Database's own server. Defaults to no PodMonitor."""
+    autogrow: AutogrowSettings | None = None
+    """Automatic growth of the volume of this Database's own server. Needs a StorageClass that allows volume
+    expansion. Defaults to none."""
+    maintenance: MaintenanceSettings | None = None
+    """Maintenance windows and minor upgrades of this Database's own server. Defaults to no windows."""
 
 
 class DumpStatus(FrozenStruct):

@@ -254,6 +254,11 @@ CLUSTER_REASONS: Mapping[str, Reasons] = {
         "CADistrusted": "No action needed: instances that do not trust it within 3 minutes are restarted, the "
         "primary last",
     },
+    "QueriesValid": {
+        "Valid": "",
+        "QueryInvalid": "Correct the queries. The others run meanwhile",
+        "ConfigMapNotFound": "Create the ConfigMap with its key",
+    },
     "PoolersReady": {
         "Serving": "",
         "RollingOut": "",

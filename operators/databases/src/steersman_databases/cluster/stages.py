@@ -49,6 +49,7 @@ from steersman_databases.features.certificates.stage import (
     certificate_request,
 )
 from steersman_databases.features.major_upgrade.stage import MajorUpgrade
+from steersman_databases.features.monitoring.queries_stage import ensure_queries
 from steersman_databases.features.monitoring.stage import ensure_pod_monitor
 from steersman_databases.features.parameters.stage import ParameterReconciler
 from steersman_databases.features.pooler.stage import (
@@ -156,7 +157,7 @@ class ClusterStages(Generic[C]):
         storage = await volumes.resize(state.instances)
         conditions.set("VolumesResized", storage.reason == "SizeMatches", storage.reason, storage.message)
         cluster_credentials = await self._ensure_credentials(context, cluster, snapshot, conditions)
-        supporting = await self._ensure_supporting_objects(context, cluster, state)
+        supporting = await self._ensure_supporting_objects(context, cluster, state, conditions)
         network_managed = cluster.spec.network_policy == "Managed"
         deployments = await self._pooler_reconciler.ensure(
             context, pooler_of(cluster), state, network=network_managed, pending=report.maintenance.pending
@@ -257,7 +258,7 @@ class ClusterStages(Generic[C]):
         return cluster_credentials
 
     async def _ensure_supporting_objects(
-        self, context: ClusterContext, cluster: C, state: ClusterState
+        self, context: ClusterContext, cluster: C, state: ClusterState, conditions: ConditionSet
     ) -> SupportingObjects:
         supporting, spec = SupportingObjects(context, self._engine_parts.engine), cluster.spec
         ordinals = [i.ordinal for i in state.instances]
@@ -276,6 +277,7 @@ class ClusterStages(Generic[C]):
             operator=self._engine_parts.operator_namespace,
         )
         await ensure_pod_monitor(context, spec.monitoring)
+        await ensure_queries(context, spec.monitoring.queries, conditions)
         return supporting
 
     async def _reload_certificates(

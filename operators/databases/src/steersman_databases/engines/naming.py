@@ -36,6 +36,8 @@ REPLICATION_ROLE = "steersman_replication"
 """Account for replication between members."""
 MONITOR_ROLE = "steersman_monitor"
 """Account of the exporter, which reads statistics. On MySQL it uses the certificate of the members."""
+QUERIES_ROLE = "steersman_queries"
+"""Account of the exporter for user queries. Users grant to it what their queries read."""
 BACKUP_PORTS = {"postgresql": 8432, "mysql": 3306}
 """Port for backup Jobs, by engine: pgBackRest's server, or MySQL."""
 BACKUP_ROLE = "steersman_backup"
@@ -176,6 +178,11 @@ class ClusterNames:
     def mysql_configuration(self) -> ObjectKey:
         """ConfigMap with the files of each MySQL member."""
         return self._suffixed("mysql")
+
+    @property
+    def queries(self) -> ObjectKey:
+        """ConfigMap with the user queries of the exporter. Absent without `spec.monitoring.queries`."""
+        return self._suffixed("queries")
 
     @property
     def service_account(self) -> ObjectKey:

@@ -15,6 +15,8 @@ METRICS_PORT = 9187
 """Port of the agent's exporter, with TLS."""
 STORE_PATH = "/etc/steersman/backup"
 """Mount path of the object store's Secret. It is optional: a new store restarts no pod."""
+QUERIES_PATH = "/etc/steersman/queries"
+"""Mount path of the ConfigMap with user queries. It is optional: new queries restart no pod."""
 
 # The loop keeps the container running, hence the pod ready, while the agent restarts or where an older image has
 # none. Process 1 ignores SIGTERM unless it has a handler.
@@ -112,7 +114,7 @@ def server_statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
 
 
 def server_volumes(cluster: DeclaredCluster) -> Sequence[core.Volume]:
-    """Return the volumes of all engines: temporary files, certificates, object store."""
+    """Return the volumes that the pods of all engines have."""
     names = cluster.names
     return [
         core.Volume(name="tmp", empty_dir=core.EmptyDirVolumeSource(size_limit="1Gi")),
@@ -125,4 +127,5 @@ def server_volumes(cluster: DeclaredCluster) -> Sequence[core.Volume]:
             name="backup",
             secret=core.SecretVolumeSource(secret_name=names.backup_secret.name, default_mode=0o440, optional=True),
         ),
+        core.Volume(name="queries", config_map=core.ConfigMapVolumeSource(name=names.queries.name, optional=True)),
     ]

@@ -82,7 +82,7 @@ class ObjectForm(RequestReconciler[T], Generic[T]):
         if (self._finalizer in obj.metadata.finalizers) is not self._has_cleanup:
             obj = await self._correct_finalizer(request, obj)
             if obj is None or obj.metadata.deletion_timestamp is not None:
-                # The watch event of the deletion reconciles the object again.
+                # The watch event of the deletion or recreation reconciles the object again.
                 self._reconciled.pop(request, None)
                 return None
             if self._has_status_update:
@@ -107,7 +107,8 @@ class ObjectForm(RequestReconciler[T], Generic[T]):
             await add_finalizer(self.client, current, self._finalizer)
         else:
             await remove_finalizer(self.client, current, self._finalizer)
-        return await self.client.get_or_none(self._kind, request)
+        newest = await self.client.get_or_none(self._kind, request)
+        return newest if newest is not None and newest.metadata.uid == obj.metadata.uid else None
 
     async def _clean_up(self, request: Request, obj: T) -> Result | None:
         current = await self._untransformed(obj)

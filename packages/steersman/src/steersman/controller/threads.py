@@ -59,7 +59,7 @@ class ReconcileThread:
 
     def __init__(self, runtime: Runtime) -> None:
         self.ended = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._loop_thread = asyncio.get_running_loop(), threading.get_ident()
         self._is_lockstep = not isinstance(runtime.clock, SystemClock)
         self._messages: asyncio.Queue[_Call | None] = asyncio.Queue()
         self._lockstep_messages: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
@@ -101,10 +101,14 @@ class ReconcileThread:
 
         Raises:
             ReconcileCancelled: the reconcile was cancelled, or has ended.
+            RuntimeError: the call is made on the event loop, which it would block.
         """
         call = _Call(coroutine, Future())
         if self._is_cancelled or self._outcome.done():
             call.reject()
+        elif threading.get_ident() == self._loop_thread:
+            coroutine.close()
+            raise RuntimeError("the call would block the event loop, which runs `where` and coroutines: use await")
         else:
             self._send(call)
         return call.reply.result()

@@ -82,7 +82,7 @@ def with_label(config: Config, name: str, value: str) -> Config:
     """Return ``config`` with a further label."""
     if isinstance(config, Unstructured):
         content = config.to_dict()
-        content["metadata"].setdefault("labels", {})[name] = value
+        content["metadata"]["labels"] = {**(content["metadata"].get("labels") or {}), name: value}
         return type(config).of(content)
     labels = config.metadata.labels
     declared = {**labels, name: value} if labels else {name: value}

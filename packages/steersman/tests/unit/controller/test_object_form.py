@@ -295,6 +295,29 @@ async def test_object_deleted_after_finalizer_is_not_reconciled(monkeypatch: pyt
 
 
 @virtual_time
+async def test_object_recreated_after_finalizer_gets_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    replaced: list[str] = []
+
+    async def replace_once(obj: Widget) -> None:
+        if replaced:
+            return
+        replaced.append(obj.metadata.uid)
+        await world.client.patch(Widget, obj.key, MergePatch({"metadata": {"finalizers": None}}))
+        await world.client.delete(Widget, obj.key)
+        world.create_widgets("a")
+
+    act_after_finalizer(monkeypatch, replace_once)
+    with capture_logs() as lines:
+        async with operator(world, CleansUp):
+            assert world.read_widget("a").metadata.uid not in replaced
+    # A reconcile without the finalizer fails.
+    assert not [line for line in lines if line["log_level"] == "error"]
+    assert CleansUp.calls == ["reconcile a"]
+
+
+@virtual_time
 async def test_update_status_after_finalizer_gets_newest_object(monkeypatch: pytest.MonkeyPatch) -> None:
     world = ControllerEnv()
     world.create_widgets("a")

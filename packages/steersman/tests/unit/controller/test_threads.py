@@ -110,6 +110,21 @@ async def test_timeout_rejects_later_calls_of_the_thread() -> None:
         assert len(errors) == 2
 
 
+@virtual_time
+async def test_blocking_call_on_the_event_loop_raises() -> None:
+    def reconcile(ctx: BlockingContext, obj: Widget) -> None:
+        # The condition runs on the event loop, which a blocking call would stop forever.
+        ctx.client.list(Widget, where=lambda found: ctx.client.get_or_none(ConfigMap, found.key) is None)
+
+    world = ControllerEnv()
+    world.create_widgets("a")
+    manager = Manager(world.server, ManagerOptions(), world.runtime)
+    controller = manager.controller(Widget).complete(reconcile)
+    async with running(manager):
+        await asyncio.sleep(0.001)
+        assert controller.recent()[0].errors == ("RuntimeError",)
+
+
 class Work:
     """A function that waits outside of the event loop."""
 

@@ -146,6 +146,18 @@ async def test_dependents_have_owner_and_label() -> None:
 
 
 @virtual_time
+async def test_empty_labels_of_yaml_receive_the_label() -> None:
+    shop = Shop()
+    empty = unstructured(ConfigMap.api_resource).of(
+        {"metadata": {"name": "a", "namespace": NAMESPACE, "labels": None}}
+    )
+    async with shop.env.running_cache(ConfigMap):
+        await shop.apply(empty)
+        found = shop.env.server.read(ConfigMap, key("a"))
+        assert found is not None and found.metadata.labels == {DEPENDENT_OF_LABEL: "widget"}
+
+
+@virtual_time
 async def test_undeclared_dependent_is_pruned() -> None:
     shop = Shop()
     async with shop.env.running_cache(ConfigMap):

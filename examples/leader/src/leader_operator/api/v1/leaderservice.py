@@ -20,6 +20,10 @@ _UNIQUE_NAMES = Rule(
     rule="self.size() == 1 || self.all(port, port.name != '' && self.exists_one(other, other.name == port.name))",
     message="each of several ports needs a name of its own",
 )
+_UNIQUE_PORTS = Rule(
+    rule="self.all(port, self.exists_one(other, other.port == port.port && other.protocol == port.protocol))",
+    message="port and protocol are used twice: a Service has each of them once",
+)
 _TERM_GROWS = Rule(
     rule="!has(oldSelf.term) || (has(self.term) && self.term >= oldSelf.term)",
     message="term must not decrease: stores refuse writes with a lower term",
@@ -52,7 +56,7 @@ class LeaderServiceSpec(Spec):
 
     selector: Annotated[FrozenDict[str, str], Field(max_properties=16, rules=(_NOT_EMPTY,))]
     """Labels of the pods."""
-    ports: Annotated[tuple[ServicePort, ...], Field(min_items=1, max_items=16, rules=(_UNIQUE_NAMES,))]
+    ports: Annotated[tuple[ServicePort, ...], Field(min_items=1, max_items=16, rules=(_UNIQUE_NAMES, _UNIQUE_PORTS))]
     """Ports of the Service, which only the leader serves."""
     fencing: Annotated[Fencing, Field(immutable=True)] = "None"
     """Sidecar: pods elect the leader and end the previous one first. None: no mutual exclusion, only traffic."""

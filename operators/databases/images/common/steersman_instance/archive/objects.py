@@ -95,7 +95,7 @@ class Objects:
     def directories(self, prefix: str) -> list[str]:
         """Return the sorted names below a prefix that contain objects.
 
-        Raises ArchiveError. Raises ArchiveError.
+        Raises ArchiveError.
         """
         with self._errors():
             found = obstore.list_with_delimiter(self._client, prefix=self._path(prefix))  # pyright: ignore[reportUnknownMemberType]

@@ -107,7 +107,7 @@ def store_directory(
 ) -> MysqlBackup:
     """Store a data directory and add it to the catalog.
 
-    No server runs on it. Raises ArchiveError. Raises ArchiveError.
+    No server runs on it. Raises ArchiveError.
     """
     label = backup_id(start)
     snapshot = archive.restic.backup(data, [label], request.host)

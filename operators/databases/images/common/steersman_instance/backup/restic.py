@@ -68,7 +68,7 @@ class Restic:
     def open(self) -> None:
         """Create a missing repository, and remove locks of killed Jobs.
 
-        Raises ArchiveError. Raises ArchiveError.
+        Raises ArchiveError.
         """
         done = self._run("cat", "config")
         if done.returncode == _NO_REPOSITORY:

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -36,6 +37,14 @@ _PARALLEL_READS = 8
 _FIRST_READ_BYTES = 4096
 _MAX_INDEX_BYTES = 64 << 20
 _INDEX_SUFFIX = ".index"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Chunk numbers without a gap, both ends included."""
+
+    first: int
+    last: int
 
 
 class ChunkStore:
@@ -91,13 +100,29 @@ class ChunkStore:
         except ObjectNotFound:
             raise ArchiveError("ArchiveDamaged", f"Binary log chunk {name} is missing.") from None
 
-    def first_and_last(self, session: str) -> tuple[ChunkHeader, ChunkHeader] | None:
-        """Return the headers of a session's first and last chunk.
+    def runs(self, session: str) -> list[Run]:
+        """Return the unbroken runs of a session's chunk numbers.
 
-        None if it has none. Raises ArchiveError.
+        A complete session has one. Raises ArchiveError.
         """
-        numbers = self._numbers(session)
-        return (self.header(session, min(numbers)), self.header(session, max(numbers))) if numbers else None
+        found: list[Run] = []
+        for number in sorted(self._numbers(session)):
+            if found and found[-1].last + 1 == number:
+                found[-1] = Run(found[-1].first, number)
+            else:
+                found.append(Run(number, number))
+        return found
+
+    def span(self, session: str, run: Run) -> ChunkHeader | None:
+        """Return one header for all chunks of a run.
+
+        None if every chunk needs one before the run. Raises ArchiveError.
+        """
+        for number in range(run.first, run.last + 1):
+            start = self.header(session, number)
+            if start.starts_in >= run.first:
+                return replace(self.header(session, run.last), before=start.before)
+        return None
 
     def read(self, session: str, number: int) -> Chunk:
         """Read a chunk. Raises ArchiveError."""

@@ -21,10 +21,10 @@ from ..catalog_object import CatalogObject
 from ..files import read_json
 from ..gtids import NO_GTIDS, GtidSet
 from ..paths import PATHS
-from ..recovery.gtid_plan import chain
+from ..recovery.gtid_plan import chain, contents, short_gtids
 from ..recovery.target import format_time
 from . import chunk_store
-from .chunk_store import ChunkStore
+from .chunk_store import ChunkStore, Run
 from .chunks import ChunkCipher, ChunkHeader
 from .collector import STATE_FILE
 from .program import run_with_store
@@ -33,6 +33,7 @@ REPORT_SECONDS = 10.0
 CATALOG_SECONDS = 60.0
 LAGGING_SECONDS = 60.0
 _RUNNING_SESSIONS = 3
+_CHECKED_SESSIONS = 10  # ended ones that are listed again with each read, so a read costs the same after weeks
 STALE_SECONDS = 30.0  # without a new state this member is not the primary
 
 
@@ -41,12 +42,14 @@ class ArchiveContent:
     """Content of the store.
 
     Args:
-        sessions: one header each, from before its first chunk to after its last.
+        sessions: one header for each unbroken run of chunks, from before its first to after its last.
+        stored: transactions that the collector had stored before the store was read.
     """
 
     backups: Sequence[MysqlBackup] = ()
     sessions: Sequence[ChunkHeader] = ()
     newest: ChunkHeader | None = None
+    stored: GtidSet = NO_GTIDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,22 +62,29 @@ class RecoveryWindow:
 
 
 class ContentReader:
-    """Reads what the store has. Sessions that have ended are read once."""
+    """Reads what the store has.
+
+    Headers are read once. The chunks of ended sessions are listed in turn, so that a missing one is noticed.
+    """
 
     def __init__(self, catalog: MysqlCatalog, chunks: ChunkStore) -> None:
         self._catalog, self._chunks = catalog, chunks
-        self._ended: dict[str, ChunkHeader] = {}
+        self._known: dict[str, dict[Run, ChunkHeader | None]] = {}
 
     def read(self) -> ArchiveContent:
         """Read catalog and sessions. Raises ArchiveError."""
         names = self._chunks.sessions()
-        found = {name: self._ended[name] for name in names if name in self._ended}
-        for name in names:
-            if name not in found and (ends := self._chunks.first_and_last(name)) is not None:
-                found[name] = replace(ends[1], before=ends[0].before)
+        # Sorted by the time of their last check.
+        known = {name: spans for name, spans in self._known.items() if name in names}
         # Collectors of two members may overlap during a failover.
-        self._ended = {name: found[name] for name in names[:-_RUNNING_SESSIONS] if name in found}
-        sessions = [found[name] for name in names if name in found]
+        due = {*names[-_RUNNING_SESSIONS:], *list(known)[:_CHECKED_SESSIONS]}
+        for name in names:
+            if name in due or name not in known:
+                spans = known.pop(name, {})
+                runs = self._chunks.runs(name)
+                known[name] = {run: spans[run] if run in spans else self._chunks.span(name, run) for run in runs}
+        self._known = known
+        sessions = [span for name in names for span in known[name].values() if span is not None]
         return ArchiveContent(backups=self._catalog.backups(), sessions=sessions, newest=self._chunks.newest())
 
 
@@ -87,17 +97,16 @@ def recovery_window(content: ArchiveContent, stored: GtidSet, covered_at: float)
     """
     first: datetime.datetime | None = None
     gap = NO_GTIDS
-    # The newest session continues; its last chunk was read a while ago. Transactions that only an abandoned primary
-    # has are left out.
+    # Transactions that only an abandoned primary has are left out.
+    sessions = [replace(each, before=each.before & stored, after=each.after & stored) for each in content.sessions]
     newest = content.newest.session if content.newest is not None else ""
-    sessions = [
-        replace(each, after=stored if each.session == newest else each.after & stored, before=each.before & stored)
-        for each in content.sessions
-    ]
+    if (last := max((i for i, each in enumerate(sessions) if each.session == newest), default=None)) is not None:
+        # The newest session continues. Only what was stored after the store was read is not in its last header.
+        sessions[last] = replace(sessions[last], after=sessions[last].after | (stored - content.stored))
     for backup in sorted(content.backups, key=lambda each: each.stop, reverse=True):
         _, reached = chain(backup.gtids, stored | backup.gtids, sessions)
         if missing := stored - reached:
-            gap = gap if first else missing
+            gap = gap if first else missing - contents(sessions) or missing
             break
         first = backup.stop
     if first is None:
@@ -124,7 +133,8 @@ def document(
     if reason == "Archiving" and window.gap:
         dropped = bool(_gtids(state.get("lost")) & window.gap)
         reason = "SegmentsDropped" if dropped else "BinaryLogMissing"
-        message = f"The archive lacks {len(window.gap)} transactions. Recovery is possible again after a new backup."
+        gtids = short_gtids(window.gap)
+        message = f"The archive lacks transactions {gtids}. Recovery beyond them is possible after a new backup."
     elif reason == "Archiving" and 0 < max(covered_at, last_commit) < now - LAGGING_SECONDS - 2 * interval_seconds:
         reason, message = "ArchiveLagging", "The binary log is written faster than it is archived."
     return {
@@ -171,7 +181,7 @@ class Reporter:
         """Report a state of the collector. Raises ApiUnavailable."""
         if self._content is None or self._clock() >= self._read_at:
             try:
-                self._content = self._read()
+                self._content = replace(self._read(), stored=_gtids(state.get("stored")))
             except ArchiveError as error:
                 # The last catalog stays; without one there is nothing to say but the reason.
                 state = {**state, "reason": error.reason, "message": error.message}

@@ -17,6 +17,7 @@ from .host import AgentReport, Certificates, HostSession, Patroni, Volumes
 from .schedule import RECONNECT_SECONDS, CollectorThread
 from .server import PORT, MetricsServer
 from .snapshot import OWN_METRICS, Snapshot
+from .user_queries import DatabaseSessions, MySQLUserQuery, PostgreSQLUserQuery, load_queries
 
 ENGINES = ("postgresql", "read-replica", "mysql")
 
@@ -61,6 +62,11 @@ def _host_group(paths: InstancePaths, more: Sequence[Collector[HostSession]]) ->
     return Group(connect=HostSession, collectors=(volumes, certificates, *more))
 
 
+def _user_queries(connect: Callable[[], Any], queries: Sequence[Collector[Any]]) -> Sequence[Group]:
+    """Return the group of user queries. Their values are the first that the limit of series leaves out."""
+    return (Group(connect=connect, collectors=queries),) if queries else ()
+
+
 def postgresql_exporter(
     server_version: int, paths: InstancePaths, address: Any = None, *, patroni: bool = True
 ) -> Exporter:
@@ -78,6 +84,7 @@ def postgresql_exporter(
     from .postgresql.session import PostgreSQLSession, ServerAddress
 
     server = address or ServerAddress(host=str(paths.run))
+    login = server.for_user_queries()
     return Exporter(
         groups=(
             Group(
@@ -85,6 +92,10 @@ def postgresql_exporter(
             ),
             _host_group(paths, [Patroni(paths.tls / "ca.crt")] if patroni else []),
             Group(connect=lambda: DatabaseTour(server), collectors=(DatabaseSizes(), Tables())),
+            *_user_queries(
+                lambda: DatabaseSessions(lambda database: PostgreSQLSession(login, database)),
+                [PostgreSQLUserQuery(one) for one in load_queries(paths.queries_file, "postgresql")],
+            ),
         ),
         up={"server": UP},
     )
@@ -106,6 +117,10 @@ def mysql_exporter(paths: InstancePaths, address: Any = None) -> Exporter:
         groups=(
             Group(connect=lambda: MySQLSession(server), collectors=COLLECTORS),
             _host_group(paths, [AgentReport(paths.run / "member.json")]),
+            *_user_queries(
+                lambda: MySQLSession(server.for_user_queries()),
+                [MySQLUserQuery(one) for one in load_queries(paths.queries_file, "mysql")],
+            ),
         ),
         up={"server": UP},
     )

@@ -1,7 +1,5 @@
 """Choice of backup and chunks for a MySQL recovery. Pure.
 
-Pure.
-
 File names of binary logs differ between members, and a position means nothing on another server. So continuity is
 arithmetic on GTID sets: a chunk may follow a set of transactions that contains everything before it.
 
@@ -162,6 +160,15 @@ def chain(start: GtidSet, end: GtidSet, chunks: Sequence[ChunkHeader]) -> tuple[
         waiting = left
 
 
+def complete(chunks: Sequence[ChunkHeader]) -> list[ChunkHeader]:
+    """Return the chunks of a session that can be applied.
+
+    A transaction may span several. If one of them is missing, the others are of no use.
+    """
+    numbers = {chunk.number for chunk in chunks}
+    return [chunk for chunk in chunks if numbers.issuperset(range(chunk.starts_in, chunk.number))]
+
+
 def _plan_from(
     backup: GtidBackup,
     backups: Sequence[GtidBackup],
@@ -173,12 +180,12 @@ def _plan_from(
     used, covered = _until(target, found, backup.gtids, end)
     if used is None:
         if end - reached:
-            missing = end - reached - _contents(chunks)
+            missing = end - reached - contents(chunks)
             last = max((chunk.last for chunk in found), default=0)
             until = format_time(_time(last)) if last else format_time(backup.stop)
             raise RecoveryRefused(
                 "BinaryLogMissing",
-                f"The archive lacks {len(missing)} transactions after backup {backup.id}: {_short(missing)}."
+                f"The archive lacks {len(missing)} transactions after backup {backup.id}: {short_gtids(missing)}."
                 f" Recovery from it is possible until {until}.",
             )
         used = _whole(target, found, backup, backups, reached)
@@ -186,7 +193,8 @@ def _plan_from(
     return GtidPlan(backup=backup, chunks=used, target=target, reached=covered, history=end)
 
 
-def _contents(chunks: Sequence[ChunkHeader]) -> GtidSet:
+def contents(chunks: Sequence[ChunkHeader]) -> GtidSet:
+    """Return the transactions that chunks have themselves."""
     found = NO_GTIDS
     for chunk in chunks:
         found |= chunk.after - chunk.before
@@ -247,7 +255,7 @@ def _whole(
         case BeforeGtid(gtids) | ThroughGtid(gtids):
             raise RecoveryRefused(
                 "TargetNotReached",
-                f"The archive ends before {_short(gtids - reached or gtids)}."
+                f"The archive ends before {short_gtids(gtids - reached or gtids)}."
                 f" Its last commit is of {format_time(max(last, backup.stop))}.",
             )
 
@@ -274,7 +282,8 @@ def _too_early(backups: Sequence[GtidBackup], target: GtidTarget) -> str:
     return "Every backup already contains the target transactions. Choose a later target."
 
 
-def _short(gtids: GtidSet) -> str:
+def short_gtids(gtids: GtidSet) -> str:
+    """Return a set for a message, cut where it is long."""
     text = str(gtids)
     return text if len(text) <= 200 else f"{text[:200]}…"
 

@@ -22,7 +22,7 @@ from ..binlog.relay_logs import BATCH_BYTES, RelayLogBatch, RelayLogWriter
 from ..binlog.stream import LocalServer, ServerUnavailable
 from ..gtids import GtidSet
 from ..mysqld import MysqldFailed, MysqldProgram, running_server
-from .gtid_plan import GtidPlan, GtidTarget, plan_gtid_recovery
+from .gtid_plan import GtidPlan, GtidTarget, complete, plan_gtid_recovery
 from .plan import RecoveryRefused
 from .target import Latest, format_time
 
@@ -96,9 +96,10 @@ def plan(archive: MysqlArchive, target: GtidTarget, version: str, backup_id: str
     oldest = min(planned, key=lambda backup: len(backup.gtids), default=None)
     chunks: list[ChunkHeader] = []
     for session in archive.chunks.sessions():
-        ends = archive.chunks.first_and_last(session)
-        if ends is not None and not (oldest is not None and oldest.gtids >= ends[1].after):
-            chunks += archive.chunks.headers(session)
+        runs = archive.chunks.runs(session)
+        if not runs or (oldest is not None and oldest.gtids >= archive.chunks.header(session, runs[-1].last).after):
+            continue
+        chunks += complete(archive.chunks.headers(session))
     return plan_gtid_recovery(planned, chunks, archive.chunks.newest(), target, backup_id=backup_id)
 
 

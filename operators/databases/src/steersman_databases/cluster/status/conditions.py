@@ -63,6 +63,7 @@ WARNING_REASONS = REASONS | frozenset(
         "ParameterRejected",
         "PoolerCrashing",
         "PreCheckFailed",
+        "QueryInvalid",
         "QuotaExceeded",
         "ResizeIncomplete",
         "FinalBackupFailed",
@@ -86,7 +87,7 @@ WARNING_REASONS = REASONS | frozenset(
 """Reasons that are Events of type Warning."""
 BACKUP_CONDITIONS = frozenset({"ContinuousArchiving", "BackedUp"})
 """Conditions of backups, which have Events of their own."""
-INDEPENDENT_CONDITIONS = BACKUP_CONDITIONS | {"AutogrowReady"}
+INDEPENDENT_CONDITIONS = BACKUP_CONDITIONS | {"AutogrowReady", "QueriesValid"}
 """Conditions without which the cluster is Ready."""
 _STATUS_OF: dict[bool | None, Literal["True", "False", "Unknown"]] = {True: "True", False: "False", None: "Unknown"}
 _HOLDS_OF = {status: holds for holds, status in _STATUS_OF.items()}

@@ -8,7 +8,7 @@ from steersman.api.apply import core
 
 from ..cluster_engine import DeclaredCluster, PodContribution
 from ..naming import CLUSTER_LABEL, INSTANCE_LABEL
-from ..server_pod import STORE_PATH, ServerContainer, agent_container, server_container, server_volumes
+from ..server_pod import QUERIES_PATH, STORE_PATH, ServerContainer, agent_container, server_container, server_volumes
 
 PORT = 3306
 _AGENT = "steersman-agent"
@@ -25,6 +25,7 @@ _MOUNTS = {
     "tls": "/etc/steersman/tls",
     "peer": "/etc/steersman/peer",
     "backup": STORE_PATH,
+    "queries": QUERIES_PATH,
 }
 
 

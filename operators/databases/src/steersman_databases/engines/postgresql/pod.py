@@ -8,6 +8,7 @@ from steersman.api.apply import core
 from steersman_databases.engines.cluster_engine import DeclaredCluster, PodContribution
 from steersman_databases.engines.naming import VERSION_LABEL
 from steersman_databases.engines.server_pod import (
+    QUERIES_PATH,
     STORE_PATH,
     ServerContainer,
     agent_container,
@@ -68,6 +69,7 @@ def _mounts(cluster: DeclaredCluster) -> Mapping[str, str]:
         "tls": patroni.TLS,
         "peer": patroni.PEER,
         "backup": STORE_PATH,
+        "queries": QUERIES_PATH,
     }
 
 

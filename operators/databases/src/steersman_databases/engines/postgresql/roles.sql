@@ -18,7 +18,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('steersman roles'));
     FOREACH account IN ARRAY ARRAY[
         'steersman_replication', 'steersman_rewind', 'steersman_operator', 'steersman_superuser', 'steersman_pooler',
-        'steersman_monitor'
+        'steersman_monitor', 'steersman_queries'
     ] LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = account) THEN
             EXECUTE format('CREATE ROLE %I', account);
@@ -43,6 +43,8 @@ ALTER ROLE steersman_superuser LOGIN INHERIT NOREPLICATION SUPERUSER PASSWORD NU
 ALTER ROLE steersman_pooler LOGIN INHERIT NOREPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
 -- Sessions of the exporter become this role. It never logs in.
 ALTER ROLE steersman_monitor NOLOGIN INHERIT NOREPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
+-- Sessions of the exporter for queries of users. Users grant to it what these read.
+ALTER ROLE steersman_queries LOGIN INHERIT NOREPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
 
 -- What pg_rewind calls. Source: PostgreSQL's documentation of pg_rewind, "Notes".
 GRANT EXECUTE ON FUNCTION
@@ -51,7 +53,7 @@ GRANT EXECUTE ON FUNCTION
     pg_read_binary_file(text),
     pg_read_binary_file(text, bigint, bigint, boolean)
 TO steersman_rewind;
-GRANT pg_monitor TO steersman_operator, steersman_monitor;
+GRANT pg_monitor TO steersman_operator, steersman_monitor, steersman_queries;
 
 -- How PgBouncer learns the verifier of who logs in to it: nobody who could read others', and no account of ours.
 CREATE SCHEMA IF NOT EXISTS steersman;

@@ -22,7 +22,13 @@ from steersman_databases.core.database_naming import MANAGED_BY
 from steersman_databases.engines.cluster_engine import DeclaredCluster, PodContribution
 from steersman_databases.engines.naming import CLUSTER_LABEL, READ_REPLICA_LABEL, ROLE_LABEL, VERSION_LABEL
 from steersman_databases.engines.postgresql.ha import patroni
-from steersman_databases.engines.server_pod import ServerContainer, agent_container, server_container, server_volumes
+from steersman_databases.engines.server_pod import (
+    QUERIES_PATH,
+    ServerContainer,
+    agent_container,
+    server_container,
+    server_volumes,
+)
 from steersman_databases.specs.job_hash import POD_HASH, job_hash
 from steersman_databases.specs.scheduling import anti_affinity, auxiliary_affinity, topology_spread
 from steersman_databases.specs.statefulset import InstanceSettings, instance_pod
@@ -189,6 +195,7 @@ def _server_container(cluster: DeclaredCluster) -> ServerContainer:
         "tmp": "/tmp",  # noqa: S108
         "shm": "/dev/shm",  # noqa: S108
         "read-replica": _CONFIGURATION,
+        "queries": QUERIES_PATH,
         "tls": patroni.TLS,
         "peer": patroni.PEER,
     }

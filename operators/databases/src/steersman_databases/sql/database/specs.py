@@ -41,8 +41,10 @@ def dedicated_cluster(database: Database, storage: Quantity) -> DedicatedCluster
         "bootstrap": spec.bootstrap,
         "resources": spec.resources,
         "monitoring": spec.monitoring,
+        "maintenance": spec.maintenance,
     }
     engine = {} if spec.sizing is None else {database.engine: {"sizing": spec.sizing}}
+    autogrow = {} if spec.autogrow is None else {"autogrow": to_builtins(spec.autogrow)}
     primary = DatabaseNames(database.key).primary_service.name
     return declared(
         metadata=meta.ObjectMeta(
@@ -51,7 +53,7 @@ def dedicated_cluster(database: Database, storage: Quantity) -> DedicatedCluster
         spec={
             "version": database.version,
             "instances": 1,
-            "storage": {"size": str(storage)},
+            "storage": {"size": str(storage), **autogrow},
             "services": {"additional": [{"name": primary, "role": "rw"}]},
             "deletionPolicy": spec.deletion_policy,
             **engine,

@@ -363,6 +363,7 @@ COMMON: Mapping[str, FieldCase] = {
     "monitoring.podMonitor.labels": FieldCase(None, None),
     "monitoring.podMonitor.interval": FieldCase(None, None),
     "monitoring.disabledAlerts": FieldCase(None, None),
+    "monitoring.queries": FieldCase(None, None),  # features/test_monitoring.py
     "networkPolicy": FieldCase(
         "Managed",
         "None",

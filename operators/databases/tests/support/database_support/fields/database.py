@@ -232,7 +232,9 @@ _PASSED_TO_CLUSTER = "unit/sql/database/test_cluster_of_database.py"
 TESTED: Mapping[str, str] = {
     **server_ref.TESTED,
     **dict.fromkeys(("owner", "adopt", "deletionPolicy"), "e2e/fields/test_database_fields.py"),
-    **dict.fromkeys(("backup", "bootstrap", "monitoring", "resources", "sizing"), _PASSED_TO_CLUSTER),
+    **dict.fromkeys(
+        ("autogrow", "backup", "bootstrap", "maintenance", "monitoring", "resources", "sizing"), _PASSED_TO_CLUSTER
+    ),
     "version": "e2e/fields/test_spec_validation.py",
     "storageSize": "e2e/sql/test_database_lifecycle.py",
 }

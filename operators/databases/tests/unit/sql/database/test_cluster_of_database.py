@@ -42,7 +42,20 @@ def test_backup_and_recovery_are_passed_to_cluster(engine: str, version: str) ->
 
 @ENGINES
 def test_cluster_spec_has_only_declared_fields(engine: str, version: str) -> None:
-    assert not {"backup", "bootstrap", "resources", "monitoring"} & _cluster_spec(engine, version).keys()
+    spec = _cluster_spec(engine, version)
+    assert not {"backup", "bootstrap", "resources", "maintenance", "monitoring"} & spec.keys()
+    assert spec["storage"] == {"size": "1Gi"}
+
+
+@ENGINES
+def test_autogrow_and_maintenance_are_passed_to_cluster(engine: str, version: str) -> None:
+    maintenance = {"windows": [{"days": ["Sat"], "start": "02:00", "duration": "2h"}], "timeZone": "Europe/Berlin"}
+    passed = _cluster_spec(engine, version, autogrow={"maxSize": "10Gi", "atPercent": 70}, maintenance=maintenance)
+    assert passed["storage"]["size"] == "1Gi"
+    assert passed["storage"]["autogrow"]["maxSize"] == "10Gi"
+    assert passed["storage"]["autogrow"]["atPercent"] == 70
+    assert passed["maintenance"]["windows"] == maintenance["windows"]
+    assert passed["maintenance"]["timeZone"] == "Europe/Berlin"
 
 
 @ENGINES

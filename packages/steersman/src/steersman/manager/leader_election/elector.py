@@ -97,8 +97,8 @@ class LeaderElector:
         fence: is opened and closed according to the leadership.
         clock: clock of ``fence``.
         is_alive: the Lease is neither acquired nor renewed while it returns False.
-        terms: gives each leadership a term. A term is recorded before ``acquire`` returns. A deleted Lease is
-            recreated by its leader, and by another candidate only after ``lease_duration``. Defaults to no terms.
+        terms: gives each leadership a term. A term is recorded before ``acquire`` returns. A missing Lease is
+            created only after ``lease_duration``, except by its leader. Defaults to no terms.
         owner_references: owners of a Lease that the elector creates.
 
     Attributes:
@@ -133,6 +133,7 @@ class LeaderElector:
         self._resource_version = ""
         self._observed_at = float("-inf")
         self._absent_since: float | None = None
+        self._absent_term = 0
         self._not_before = float("-inf")
         self._renewed_at = float("-inf")
         self._leading = False
@@ -206,9 +207,9 @@ class LeaderElector:
         try:
             self._observe(await self._client.get(Lease, self._key))
         except NotFound:
-            self._observe_absence()
-            # A Lease that led before was deleted, and its leader may not know yet.
-            if highest and self._clock() < self._absent_until:
+            self._observe_absence(highest)
+            # A deleted Lease may have a leader that does not know yet. The store may have been deleted with it.
+            if self._terms is not None and self._clock() < self._absent_until:
                 return False
             return await self._create(self._next_transitions(highest)) and await self._begin_term()
         if not self._is_holder and self._is_lease_valid:
@@ -288,9 +289,10 @@ class LeaderElector:
         """Seconds until the leader has to step down."""
         return self.deadline - self._clock()
 
-    def _observe_absence(self) -> None:
-        if self._absent_since is None:
-            self._absent_since = self._clock()
+    def _observe_absence(self, highest: int) -> None:
+        # With a higher term, another candidate has led meanwhile.
+        if self._absent_since is None or highest != self._absent_term:
+            self._absent_since, self._absent_term = self._clock(), highest
 
     def _observe(self, lease: Lease) -> None:
         self._absent_since = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from ..catalog import CollectFailed, SessionLost
 
 MONITOR_ACCOUNT = "steersman_monitor"
 """Account with PROCESS, REPLICATION CLIENT, and read access to performance_schema."""
+QUERIES_ACCOUNT = "steersman_queries"
+"""Login of user queries. It reads what users grant to it."""
 _CONNECT_TIMEOUT_SECONDS = 3
 _RESPONSE_TIMEOUT_SECONDS = 5
 _SETTINGS = "SET SESSION max_execution_time = 2000, lock_wait_timeout = 1, sql_mode = 'STRICT_ALL_TABLES'"
@@ -33,6 +35,10 @@ class ServerAddress:
     certificates: Path | None = Path("/etc/steersman/peer")
     user: str = MONITOR_ACCOUNT
     more: Mapping[str, Any] = field(default_factory=lambda: {"unix_socket": "/run/steersman/mysqld.sock"})
+
+    def for_user_queries(self) -> ServerAddress:
+        """Return the address with the login of user queries."""
+        return replace(self, user=QUERIES_ACCOUNT)
 
 
 class MySQLSession:

@@ -6,7 +6,7 @@ import select
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import psycopg2
@@ -17,6 +17,8 @@ from ..catalog import CollectFailed, SessionLost
 
 MONITOR_ROLE = "steersman_monitor"
 """A member of pg_monitor and of nothing else. roles.sql creates it."""
+QUERIES_ROLE = "steersman_queries"
+"""Login of user queries. It reads what users grant to it."""
 MAINTENANCE_DATABASE = "postgres"
 _CONNECT_TIMEOUT_SECONDS = 3
 _GRACE_SECONDS = 3.0  # that the server has to end a query itself
@@ -27,9 +29,10 @@ _OPTIONS = {
     "jit": "off",
     "log_min_duration_statement": "-1",
     "max_parallel_workers_per_gather": "0",
-    # An object of a user never takes the place of one of the server's.
+    # An object of a user never takes the place of one of the server's. User queries have the default.
     "search_path": "pg_catalog",
 }
+_NOT_FOR_USERS = ("search_path", "log_min_duration_statement")  # only superusers set the second one
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,20 @@ class ServerAddress:
     Defaults to the socket of the pod as the operating system's account, which is the superuser. Each session drops
     the superuser's rights before its first query. So it reaches databases that are closed to PUBLIC, and it gets a
     connection of `superuser_reserved_connections` if clients hold all others.
+
+    Args:
+        role: role of the session after the login. Empty for the user of the login, whose session runs SQL of users:
+            a session of a superuser could take its rights back.
     """
 
     host: str = "/run/steersman"
     user: str = "postgres"
     more: Mapping[str, str] = field(default_factory=dict[str, str])
+    role: str = MONITOR_ROLE
+
+    def for_user_queries(self) -> ServerAddress:
+        """Return the address with the login of user queries."""
+        return replace(self, user=QUERIES_ROLE, role="")
 
 
 class _Connection(psycopg2.extensions.connection):
@@ -87,19 +99,22 @@ class PostgreSQLSession:
         psycopg2.extensions.set_wait_callback(_wait)
         self._timeout = statement_timeout_seconds
         options = {**_OPTIONS, "statement_timeout": f"{int(statement_timeout_seconds * 1000)}ms"}
+        if not address.role:
+            options = {name: value for name, value in options.items() if name not in _NOT_FOR_USERS}
         try:
             # The stubs know no connection factory together with other parameters.
             self._connection: Any = cast(Any, psycopg2.connect)(
                 host=address.host,
                 user=address.user,
                 dbname=database,
-                application_name=MONITOR_ROLE,
+                application_name=address.role or address.user,
                 options=" ".join(f"-c {name}={value}" for name, value in options.items()),
                 connection_factory=_Connection,
                 **dict(address.more),
             )
             self._connection.autocommit = True
-            self._execute(f"SET SESSION AUTHORIZATION {MONITOR_ROLE}")
+            if address.role:
+                self._execute(f"SET SESSION AUTHORIZATION {address.role}")
         except psycopg2.Error as error:
             raise SessionLost(str(error)) from error
 

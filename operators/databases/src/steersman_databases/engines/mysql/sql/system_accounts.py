@@ -20,6 +20,7 @@ from steersman_databases.engines.naming import (
     BACKUP_ROLE,
     MONITOR_ROLE,
     OPERATOR_ROLE,
+    QUERIES_ROLE,
     REPLICATION_ROLE,
     SUPERUSER_ROLE,
 )
@@ -72,7 +73,7 @@ They permit restarts, logins without free connections, and definers that do not 
 so its statements cannot change the administrator.
 """
 _INSPECTED = (REPLICATION_ROLE, BACKUP_ROLE, MONITOR_ROLE, OPERATOR_ROLE)
-"""Accounts whose privileges are compared. The superuser has all."""
+"""Accounts whose privileges are compared. The superuser has all, and users grant to that of user queries."""
 _UNLIMITED = (
     "WITH MAX_QUERIES_PER_HOUR 0 MAX_UPDATES_PER_HOUR 0 MAX_CONNECTIONS_PER_HOUR 0 MAX_USER_CONNECTIONS 0"
     " PASSWORD EXPIRE NEVER PASSWORD HISTORY DEFAULT PASSWORD REUSE INTERVAL DEFAULT PASSWORD REQUIRE CURRENT DEFAULT"
@@ -102,6 +103,8 @@ def statements() -> tuple[str, ...]:
             f"GRANT SELECT ON {_PERFORMANCE_SCHEMA}.{table} TO {quoted_account(MONITOR_ROLE)}"
             for table in _MONITOR_TABLES
         ),
+        # Users grant to it what their queries read.
+        *_account_statements(QUERIES_ROLE, ["USAGE"], subject=REPLICATION_ROLE),
         *_account_statements(OPERATOR_ROLE, _OPERATOR_GRANTABLE, " WITH GRANT OPTION"),
         f"GRANT {', '.join(_OPERATOR_PRIVILEGES)} ON *.* TO {quoted_account(OPERATOR_ROLE)}",
         *_account_statements(SUPERUSER_ROLE, ["ALL"], " WITH GRANT OPTION"),
@@ -213,7 +216,7 @@ async def _stored_version(session: MySQLSession) -> str:
 
     The SQL runs once for each change of either, even if it cannot revert the change.
     """
-    names = [*_INSPECTED, SUPERUSER_ROLE]
+    names = [*_INSPECTED, QUERIES_ROLE, SUPERUSER_ROLE]
     found = await session.rows("inspecting the accounts", _AUTHENTICATION_QUERY, ANY_HOST, names)
     return f"{version()} {hashlib.sha256(repr(found).encode()).hexdigest()[:16]}"
 

@@ -9,6 +9,7 @@ from itertools import chain
 
 from steersman_databases.engines.dns import is_ip_address
 from steersman_databases.engines.naming import OPERATOR_ROLE as OPERATOR_ROLE
+from steersman_databases.engines.naming import QUERIES_ROLE as QUERIES_ROLE
 from steersman_databases.engines.naming import REPLICATION_ROLE as REPLICATION_ROLE
 from steersman_databases.engines.naming import SUPERUSER_ROLE as SUPERUSER_ROLE
 
@@ -100,12 +101,13 @@ def hba_lines(declared: Sequence[str], *, tls_required: bool, superuser: bool = 
         # The pod's account, for Patroni and for users with exec into the pod.
         f"local all {ADMINISTRATOR_ROLE} peer",
         f"local replication {REPLICATION_ROLE} peer map={_IDENT_MAP}",
+        f"local all {QUERIES_ROLE} peer map={_IDENT_MAP}",
         f"hostssl replication {REPLICATION_ROLE} all cert",
         *(f"hostssl all {role} all cert map={_IDENT_MAP}" for role in CERTIFICATE_ROLES),
         *((f"hostssl all {ADMINISTRATOR_ROLE} all scram-sha-256",) if superuser else ()),
         *(
             f"host {databases} {role} all reject"
-            for role in (*operator_lines, ADMINISTRATOR_ROLE)
+            for role in (*operator_lines, QUERIES_ROLE, ADMINISTRATOR_ROLE)
             for databases in ("all", "replication")
         ),
         *declared,
@@ -126,6 +128,7 @@ def ident_lines() -> tuple[str, ...]:
     """
     return (
         f"{_IDENT_MAP} {_OS_ACCOUNT} {REPLICATION_ROLE}",
+        f"{_IDENT_MAP} {_OS_ACCOUNT} {QUERIES_ROLE}",
         f"{_IDENT_MAP} {REPLICATION_ROLE} {REWIND_ROLE}",
         *(f"{_IDENT_MAP} {role} {role}" for role in CERTIFICATE_ROLES),
     )

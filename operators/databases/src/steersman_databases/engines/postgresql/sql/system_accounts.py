@@ -34,10 +34,12 @@ _DIGEST_QUERY: LiteralString = """
                      ORDER BY s.setdatabase)
                  FROM pg_catalog.pg_db_role_setting s WHERE s.setrole = r.oid)), ', ' ORDER BY r.rolname)
          FROM pg_catalog.pg_roles r WHERE r.rolname IN ('steersman_replication', 'steersman_rewind',
-             'steersman_operator', 'steersman_superuser', 'steersman_pooler', 'steersman_monitor')),
+             'steersman_operator', 'steersman_superuser', 'steersman_pooler', 'steersman_monitor',
+             'steersman_queries')),
         (SELECT pg_catalog.count(DISTINCT m.member) FROM pg_catalog.pg_auth_members m
          WHERE m.roleid = pg_catalog.to_regrole('pg_monitor') AND m.member IN (
-             pg_catalog.to_regrole('steersman_operator'), pg_catalog.to_regrole('steersman_monitor'))),
+             pg_catalog.to_regrole('steersman_operator'), pg_catalog.to_regrole('steersman_monitor'),
+             pg_catalog.to_regrole('steersman_queries'))),
         (SELECT pg_catalog.string_agg(p.oid::pg_catalog.text, ' ' ORDER BY p.oid)
          FROM pg_catalog.pg_proc p CROSS JOIN LATERAL pg_catalog.aclexplode(p.proacl) acl
          WHERE acl.grantee = pg_catalog.to_regrole('steersman_rewind')),
