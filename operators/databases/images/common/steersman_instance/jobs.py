@@ -28,6 +28,7 @@ PROGRAMS: Mapping[str, Mapping[str, str]] = {
     "backup": {"postgresql": "backup.postgresql", "mysql": "backup.mysql"},
     "expire": {"postgresql": "backup.postgresql_expire", "mysql": "backup.mysql_expire"},
     "recover": {"postgresql": "recovery.postgresql", "mysql": "recovery.mysql"},
+    "verify": {"postgresql": "verification.postgresql", "mysql": "verification.mysql"},
     "dump": {"postgresql": "dump.postgresql_dump", "mysql": "dump.mysql_dump"},
     "load": {"postgresql": "dump.postgresql_load", "mysql": "dump.mysql_load"},
     "final-backup": {"postgresql": "backup.postgresql_final", "mysql": "backup.mysql_final"},

@@ -92,6 +92,11 @@ _DUMP_RULES = (
         field_path=".backup.schedules",
     ),
     Rule(
+        rule="!has(self.serverRef) || !has(self.backup) || !has(self.backup.verification)",
+        message="verification cannot be set with serverRef: remove it, and restore a dump into another database",
+        field_path=".backup",
+    ),
+    Rule(
         rule=f"!{_EXISTING_SERVER} || !{_RECOVERY} || !has(self.bootstrap.recovery.cluster)",
         message="recovery.cluster cannot be set with clusterRef or serverRef: name a Backup or the path of dumps",
         field_path=".bootstrap",

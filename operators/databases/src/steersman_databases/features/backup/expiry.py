@@ -35,7 +35,7 @@ from steersman_databases.features.backup.queries import (
     pods_of,
     start_job,
 )
-from steersman_databases.features.backup.specs import job_labels, job_state, program_job, result_of
+from steersman_databases.features.backup.specs import job_state, result_of
 
 FINALIZER = "databases.steersman.dev/backup"
 _RETRY = timedelta(hours=1)
@@ -108,8 +108,7 @@ class BackupExpiry:
             return await self._report(backup, f"{backup.source_name} has no primary")
         declared = self._declare(cluster)
         plan = expire_plan(declared, settings, backup, pods, await backups_of(self._client, backup))
-        job, labels = program_job(declared, plan), job_labels(declared, plan.component)
-        blocker = await start_job(self._client, backup, plan, job, labels)
+        blocker = await start_job(self._client, backup, declared, plan, ("backup", "verification"))
         return await self._report(backup, blocker or f"Job {plan.key.name} removes it from the object store")
 
     async def _follow(self, backup: Backup, job: Job) -> Result:

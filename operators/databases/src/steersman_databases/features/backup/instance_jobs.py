@@ -73,7 +73,7 @@ async def create_job(context: ClusterContext, plan: JobPlan, job: batch.Job) -> 
     Raises:
         ReconcileBlocked: a foreign object has the name.
     """
-    await context.apply(ConfigMap, job_config_map(plan, job_labels(context.declared, plan.component)))
+    await context.apply(ConfigMap, job_config_map(context.declared, plan))
     try:
         # Not applied: nothing of a Job can be changed.
         await context.client.create(job, owner=context.cluster)

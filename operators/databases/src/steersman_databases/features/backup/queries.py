@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from steersman.api.apply import batch
+from steersman.api.apply import batch, core
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.cache import CachedClient
@@ -13,8 +13,19 @@ from steersman.meta import Object, ObjectKey
 from steersman_databases.api import CLUSTER_KINDS, Backup, Cluster, Database
 from steersman_databases.api.backup_common import StoreReference
 from steersman_databases.cluster.executor import CLUSTER_INDEX
+from steersman_databases.cluster.status.pod_problems import problem_of
+from steersman_databases.cluster.status.pod_rejections import find_pod_rejection
 from steersman_databases.core.cached_reads import get_cached_or_live
-from steersman_databases.features.backup.specs import JobPlan, job_config_map, job_state
+from steersman_databases.engines.cluster_engine import DeclaredCluster
+from steersman_databases.features.backup.specs import (
+    Component,
+    JobPlan,
+    config_map_of,
+    job_config_map,
+    job_labels,
+    job_state,
+    program_job,
+)
 
 BACKUP_INDEX = "cluster"
 """The index of ``Backup`` objects by their cluster or Database, see `cluster_index`."""
@@ -73,26 +84,79 @@ async def pods_of(client: CachedClient, job: Job, cluster: ObjectKey) -> Sequenc
     return [pod for pod in found if controls(job, pod)]
 
 
-async def start_job(
-    client: CachedClient, owner: Backup, plan: JobPlan, job: batch.Job, labels: Mapping[str, str]
+async def job_problem(client: CachedClient, job: Job, pods: Sequence[Pod]) -> str:
+    """Return why a user must act to run a Job's pod, or ""."""
+    if problem := next((found for pod in pods if (found := problem_of(pod))), None):
+        return problem.message
+    if pods:
+        return ""
+    rejection = await find_pod_rejection(client.live, job)
+    return "" if rejection is None else rejection.problem.message
+
+
+async def running_job(
+    client: CachedClient, declared: DeclaredCluster, components: Iterable[Component], but: ObjectKey | None = None
 ) -> str:
-    """Create the Job of a plan, unless one with these labels runs.
+    """Name of a running Job of the cluster, or "".
+
+    Args:
+        components: of the Job.
+        but: key of a Job that does not count.
+    """
+    for component in components:
+        if running := await _running_with(client, declared.key.namespace, job_labels(declared, component), but):
+            return running
+    return ""
+
+
+async def _running_with(
+    client: CachedClient, namespace: str, labels: Mapping[str, str], but: ObjectKey | None
+) -> str:
+    """Name of a running Job with these labels, or ""."""
+    selector = ",".join(f"{name}={value}" for name, value in labels.items())
+    # The cache may not show a Job that was created a moment ago.
+    jobs = await client.live.list(Job, namespace=namespace, label_selector=selector)
+    return next((j.metadata.name for j in jobs.items if job_state(j) == "Running" and j.key != but), "")
+
+
+async def start_job(
+    client: CachedClient,
+    owner: Backup,
+    declared: DeclaredCluster,
+    plan: JobPlan,
+    excluded: Iterable[Component] = ("backup",),
+) -> str:
+    """Create the Job of a plan, unless another one runs.
 
     One worker calls this for all backups, so that no other Job is created between the check and the creation.
 
     Args:
-        labels: of the Jobs that exclude each other, and of the ConfigMap.
+        excluded: components of Jobs that must not run at the same time.
 
     Returns:
         Why the Job was not created. Empty if it was.
     """
-    selector = ",".join(f"{name}={value}" for name, value in labels.items())
-    # The cache may not show a Job that was created a moment ago.
-    jobs = await client.live.list(Job, namespace=plan.key.namespace, label_selector=selector)
-    running = [j.metadata.name for j in jobs.items if job_state(j) == "Running" and j.key != plan.key]
-    if running:
-        return f"Job {running[0]} runs first"
-    config = job_config_map(plan, labels)
+    if running := await running_job(client, declared, excluded, plan.key):
+        return f"Job {running} runs first"
+    return await _create_job(client, owner, plan, program_job(declared, plan), job_config_map(declared, plan))
+
+
+async def start_dump_job(
+    client: CachedClient, owner: Backup, plan: JobPlan, job: batch.Job, labels: Mapping[str, str]
+) -> str:
+    """Create the Job of a dump, unless one with these labels runs. As `start_job`.
+
+    Args:
+        labels: of the Jobs that exclude each other, and of the ConfigMap.
+    """
+    if running := await _running_with(client, plan.key.namespace, labels, plan.key):
+        return f"Job {running} runs first"
+    return await _create_job(client, owner, plan, job, config_map_of(plan, labels))
+
+
+async def _create_job(
+    client: CachedClient, owner: Backup, plan: JobPlan, job: batch.Job, config: core.ConfigMap
+) -> str:
     present = await get_cached_or_live(client, ConfigMap, plan.key)
     if present is not None and not controls(owner, present):
         return f"ConfigMap {plan.key.name} belongs to another object. Delete or rename it"

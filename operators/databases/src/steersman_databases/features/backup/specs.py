@@ -39,7 +39,7 @@ _RESOURCES = core.ResourceRequirements(
 _DATA_PARAMETERS = ("lower_case_table_names", "innodb_page_size", "innodb_data_file_path")
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
-Component = Literal["backup", "recovery", "dump"]
+Component = Literal["backup", "recovery", "verification", "dump"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class JobPlan:
     """
 
     key: ObjectKey
-    subcommand: Literal["backup", "expire", "recover", "final-backup", "dump", "load"]
+    subcommand: Literal["backup", "expire", "recover", "final-backup", "verify", "dump", "load"]
     image: str
     document: Mapping[str, object]
     settings: BackupJobSettings = field(default_factory=BackupJobSettings)
@@ -97,7 +97,12 @@ def job_labels(cluster: DeclaredCluster, component: Component = "backup") -> dic
     }
 
 
-def job_config_map(plan: JobPlan, labels: Mapping[str, str]) -> core.ConfigMap:
+def job_config_map(cluster: DeclaredCluster, plan: JobPlan) -> core.ConfigMap:
+    """The ConfigMap of a cluster's Job, see `config_map_of`."""
+    return config_map_of(plan, job_labels(cluster, plan.component))
+
+
+def config_map_of(plan: JobPlan, labels: Mapping[str, str]) -> core.ConfigMap:
     """The ConfigMap with the document. It is created once: a Job never reads another one's."""
     return core.ConfigMap(
         metadata=meta.ObjectMeta(name=plan.key.name, namespace=plan.key.namespace, labels=labels),

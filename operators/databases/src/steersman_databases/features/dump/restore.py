@@ -25,7 +25,7 @@ from steersman_databases.core.cached_reads import get_cached_or_live, get_live
 from steersman_databases.core.database_naming import DatabaseNames
 from steersman_databases.features.backup.model import Condition
 from steersman_databases.features.backup.queries import controls
-from steersman_databases.features.backup.specs import JobResult, job_config_map, job_state, result_of
+from steersman_databases.features.backup.specs import JobResult, config_map_of, job_state, result_of
 from steersman_databases.features.backup_store.access import StoreProblem
 from steersman_databases.features.backup_store.model import find_store, store_document
 from steersman_databases.features.backup_store.secret_reader import SecretReader
@@ -92,7 +92,7 @@ class RestoreStage:
         plan, labels = load_plan(database, connection, backup_id), dump_labels(database)
         try:
             await self._client.apply(store_secret(key, labels, document), owner=database)
-            await self._client.apply(job_config_map(plan, labels), owner=database)
+            await self._client.apply(config_map_of(plan, labels), owner=database)
             with suppress(AlreadyExists):
                 # Not applied: nothing of a Job can be changed.
                 await self._client.create(load_job(database, plan, connection), owner=database)
