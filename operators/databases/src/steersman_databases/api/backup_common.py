@@ -188,7 +188,8 @@ class BackupSettings(FrozenStruct):
     deletion continues without it after 10 minutes, and volumes stay. Defaults to Required if deletionPolicy is
     Delete, otherwise to Disabled."""
     retention_after_deletion: PeriodOrForever = "30d"
-    """Retention of backups after the cluster's deletion, such as 30d, or Forever."""
+    """Retention of the final backup, such as 30d, or Forever. It becomes spec.retainUntil of the Backup. Afterwards
+    nothing is deleted: backups of a deleted cluster stay in the object store."""
     jobs: BackupJobSettings = BackupJobSettings()
     """Pods of the Jobs for backup and recovery."""
 

@@ -146,9 +146,9 @@ class ClusterDeletion:
                 cluster, "FinalBackupSkipped", "deleted without a final backup. The volumes are retained"
             )
         elif decision == "NotNeeded" and deletes and pvcs and self._was_provisioned:
-            self._context.events.normal(
-                cluster, "FinalBackupSkipped", "deleted without a final backup, as declared in spec.backup"
-            )
+            undeclared = self._final_backup.cluster.spec.backup is None
+            cause = "spec.backup is not set" if undeclared else "spec.backup.finalBackup is Disabled"
+            self._context.events.normal(cluster, "FinalBackupSkipped", f"deleted without a final backup: {cause}")
 
     def _adoption_was_refused(self, pvcs: Sequence[PersistentVolumeClaim]) -> bool:
         """Return True for retained data that could not be adopted."""

@@ -5,10 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import threading
-import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
@@ -22,6 +19,7 @@ from database_support.servers.mysql_archive import (
     store_document,
     store_of,
 )
+from database_support.servers.mysql_collecting import collecting, wait_until_stored
 from database_support.servers.process import data_directory
 from devcluster import database_servers
 from devcluster.store import local_store, programs
@@ -31,8 +29,6 @@ from steersman_instance.archive.objects import open_objects
 from steersman_instance.backup import mysql_final
 from steersman_instance.backup.mysql_base import BackupRequest, MysqlArchive, back_up, open_archive
 from steersman_instance.backup.mysql_catalog import MysqlBackup
-from steersman_instance.binlog.collector import Collector, CollectorSettings
-from steersman_instance.gtids import GtidSet
 from steersman_instance.jobs import JobFields
 from steersman_instance.mysqld import running_server
 from steersman_instance.paths import InstancePaths
@@ -48,7 +44,6 @@ pytestmark = [
     pytest.mark.skipif(not programs.are_built(), reason="the object store is not built: run devcluster store build"),
     pytest.mark.xdist_group("mysql-archive"),
 ]
-_TIMEOUT_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -69,53 +64,6 @@ def job() -> Generator[Path]:
     """A Job's volumes, in memory where there is room."""
     with data_directory() as directory:
         yield directory
-
-
-@contextmanager
-def collecting(primary: ArchivedServer, archive: MysqlArchive) -> Generator[None]:
-    """Run a collector during the block, which begins when the archive has its first session."""
-    stop = threading.Event()
-
-    def run() -> None:
-        collector = Collector(
-            primary.server,
-            archive.chunks,
-            CollectorSettings(interval_seconds=0.2),
-            paths=primary.paths,
-            wait=lambda _seconds: stop.wait(0.05),
-            stopped=stop.is_set,
-        )
-        while not stop.is_set():
-            collector.step()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        # A new archive leaves out what was executed before its first session.
-        wait_until(lambda: archive.chunks.sessions() != [], "the first session")
-        yield
-    finally:
-        stop.set()
-        thread.join(_TIMEOUT_SECONDS)
-        assert not thread.is_alive()
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _TIMEOUT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
-def wait_until_stored(primary: ArchivedServer, archive: MysqlArchive) -> GtidSet:
-    executed = primary.server.state().executed
-
-    def stored() -> bool:
-        newest = archive.chunks.newest()
-        return newest is not None and newest.after >= executed
-
-    wait_until(stored, "every transaction is stored")
-    return executed
 
 
 def insert(primary: ArchivedServer, count: int, table: str = "shop.orders") -> None:

@@ -50,7 +50,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Reason], ...] = (
     ),
     (re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist"), "BucketNotFound"),
     (
-        re.compile(r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|InvalidToken|\b40[13] \("),
+        re.compile(r"InvalidAccessKeyId|SignatureDoesNotMatch|Access ?Denied|ExpiredToken|InvalidToken|\b40[13] \("),
         "CredentialsRejected",
     ),
     (
@@ -67,6 +67,8 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Reason], ...] = (
         "StoreUnreachable",
     ),
 )
+# Requests as pgBackRest and restic quote them.
+_DELETION = re.compile(r"\bDELETE /|\bPOST /\S*\?delete=|\bRemoveObject\b")
 _CODES: dict[int, Reason] = {
     26: "ArchiveDamaged",
     29: "ArchiveDamaged",
@@ -96,7 +98,7 @@ class ArchiveError(Exception):
 
 
 def classify(store: Store, code: int, output: str) -> ArchiveError:
-    """Return the failure that pgBackRest reported.
+    """Return the failure that pgBackRest or restic reported.
 
     Args:
         code: its exit code.
@@ -106,6 +108,8 @@ def classify(store: Store, code: int, output: str) -> ArchiveError:
     matching: list[Reason] = [reason for pattern, reason in _PATTERNS if pattern.search(output)]
     reason = matching[0] if matching else _CODES.get(code, "ArchiveFailed")
     detail = _detail(output, code)
+    if reason == "CredentialsRejected" and _DELETION.search(output):
+        return ArchiveError(reason, deletion_refused(store), code, detail)
     return ArchiveError(reason, describe(store, reason, detail), code, detail)
 
 
@@ -140,6 +144,14 @@ def describe(store: Store, reason: Reason, detail: str = "") -> str:
             return detail
         case "ArchiveFailed":
             return f"pgBackRest failed: {detail or 'it gave no reason'}."
+
+
+def deletion_refused(store: Store) -> str:
+    """Return the sentence for credentials that may read and write only."""
+    return (
+        f"The credentials for bucket {store.bucket} may not delete objects."
+        f" Permit their user to delete objects below {store.root}."
+    )
 
 
 def _detail(output: str, code: int) -> str:

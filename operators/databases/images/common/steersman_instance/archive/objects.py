@@ -19,7 +19,7 @@ from obstore.store import MemoryStore, S3Store
 
 from ..files import replace_file
 from ..paths import PATHS, InstancePaths
-from .errors import ArchiveError, Reason, describe
+from .errors import ArchiveError, Reason, deletion_refused, describe
 from .store_file import Store
 
 if TYPE_CHECKING:
@@ -106,11 +106,16 @@ class Objects:
         """Delete objects. One that does not exist is not an error. Raises ArchiveError."""
         if not names:
             return
-        with self._errors():
-            try:
-                obstore.delete(self._client, [self._path(name) for name in names])
-            except FileNotFoundError:
-                return
+        try:
+            with self._errors():
+                try:
+                    obstore.delete(self._client, [self._path(name) for name in names])
+                except FileNotFoundError:
+                    return
+        except ArchiveError as error:
+            if error.reason == "CredentialsRejected":
+                raise ArchiveError(error.reason, deletion_refused(self._store)) from None
+            raise
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"

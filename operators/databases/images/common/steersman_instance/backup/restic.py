@@ -66,12 +66,18 @@ class Restic:
 
         Raises ArchiveError.
         """
-        done = self._run("cat", "config")
+        done = self._run("cat", "config", "--no-lock")
         if done.returncode == _NO_REPOSITORY:
             self._check(self._run("init"))
         else:
             self._check(done)
-            self._check(self._run("unlock", "--remove-all"))
+            try:
+                self._unlock()
+            except ArchiveError as error:
+                # Credentials that may not delete leave a lock with each backup. It is a shared one, which only
+                # stops `forget` and `prune`.
+                if error.reason != "CredentialsRejected":
+                    raise
 
     def backup(self, directory: Path, tags: Sequence[str], host: str) -> StoredSnapshot:
         """Store a directory. Raises ArchiveError."""
@@ -94,7 +100,7 @@ class Restic:
 
     def snapshots(self) -> set[str]:
         """Return the ids of all snapshots. Raises ArchiveError."""
-        done = self._run("snapshots", "--json")
+        done = self._run("snapshots", "--json", "--no-lock")
         self._check(done)
         try:
             found: Any = json.loads(done.stdout or "[]")
@@ -106,9 +112,17 @@ class Restic:
     def forget(self, snapshots: Sequence[str], *, prune: bool) -> None:
         """Remove snapshots and, with ``prune``, the data that no other has. Raises ArchiveError."""
         if snapshots:
+            self._unlock()
             self._check(self._run("forget", *snapshots))
             if prune:
                 self._check(self._run("prune"))
+
+    def _unlock(self) -> None:
+        """Remove all locks. Only one Job at a time works on the repository.
+
+        Raises ArchiveError.
+        """
+        self._check(self._run("unlock", "--remove-all"))
 
     def _run(self, command: str, *arguments: str, directory: Path | None = None) -> subprocess.CompletedProcess[str]:
         lock = ["--no-lock"] if self._read_only else []
@@ -126,13 +140,13 @@ class Restic:
     def _check(self, done: subprocess.CompletedProcess[str]) -> None:
         if not done.returncode:
             return
-        reason = _REASONS.get(done.returncode)
-        if reason is None:
-            reason = classify(self._store, done.returncode, done.stderr + done.stdout[-_MAX_LINE:]).reason
-        if reason == "ArchiveFailed":
+        if reason := _REASONS.get(done.returncode):
+            raise ArchiveError(reason, describe(self._store, reason), done.returncode)
+        error = classify(self._store, done.returncode, done.stderr + done.stdout[-_MAX_LINE:])
+        if error.reason == "ArchiveFailed":
             detail = _last_line(done.stderr) or f"exit code {done.returncode}"
-            raise ArchiveError(reason, f"restic failed: {detail}.", done.returncode)
-        raise ArchiveError(reason, describe(self._store, reason), done.returncode)
+            raise ArchiveError(error.reason, f"restic failed: {detail}.", done.returncode)
+        raise error
 
 
 def _configure(store: Store, cache: Path | None, paths: InstancePaths) -> tuple[list[str], dict[str, str]]:

@@ -87,10 +87,13 @@ def plan(archive: MysqlArchive, target: GtidTarget, version: str, backup_id: str
     """
     backups = archive.catalog.backups()
     usable = [backup for backup in backups if _same_series(backup.version, version)]
-    if backups and not usable:
+    others = [backup for backup in backups if backup not in usable]
+    named = next((backup for backup in others if backup.id == backup_id), None)
+    if named is not None or (others and not usable):
+        given, found = (f"Backup {named.id} is", named) if named is not None else ("The backups are", others[-1])
         raise RecoveryRefused(
             "WrongEngineVersion",
-            f"The backups are of MySQL {backups[-1].version}, and the cluster runs {version}. Set spec.version.",
+            f"{given} of MySQL {found.version}, and the cluster runs {version}. Set spec.version.",
         )
     planned = [backup.planned() for backup in usable]
     oldest = min(planned, key=lambda backup: len(backup.gtids), default=None)

@@ -26,6 +26,7 @@ def segments(story: Story) -> list[str]:
         ({"bucket": "other"}, {}, 1, "BucketNotFound", "Bucket other"),
         ({"secretAccessKey": "x" * 40}, {}, 1, "CredentialsRejected", "credentials"),
         ({"ca": ""}, {}, 1, "CertificateNotTrusted", "certificate"),
+        ({"engine": "mysql"}, {}, 3, "WrongEngine", "is of mysql, not of PostgreSQL"),
         ({}, {"version": "15"}, 3, "WrongEngineVersion", "PostgreSQL 17, and the cluster runs 15"),
         ({}, {"target": {"time": "2020-01-01T00:00:00Z"}}, 3, "NoUsableBackup", "the first of the archive"),
         ({}, {"target": {"time": "2099-01-01T00:00:00Z"}}, 3, "TargetNotReached", "last transaction"),
@@ -43,6 +44,17 @@ def test_recovery_is_refused_in_one_sentence(
         assert SENTENCE.fullmatch(done.result["message"]), done.result["message"]
         secrets = [story.server.store.credentials.secret_access_key, "another" * 5]
         assert [secret for secret in secrets if secret in done.logs] == []
+        assert {file.name for file in volumes.paths.volume.iterdir()} <= {".lock"}
+
+
+def test_backup_larger_than_the_volume_is_refused(story: Story) -> None:
+    with empty_volumes(story.server) as volumes:
+        done = run_job(volumes, "recover", JOB, moment="full")
+        assert (done.code, done.result["reason"]) == (3, "NotEnoughSpace"), done.logs
+        sentence = (
+            r"Backup \S+ needs \d+ MiB, and the data volume has 1 MiB\. Increase spec\.storage of the cluster\."
+        )
+        assert re.fullmatch(sentence, done.result["message"])
         assert {file.name for file in volumes.paths.volume.iterdir()} <= {".lock"}
 
 

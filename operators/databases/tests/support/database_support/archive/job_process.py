@@ -44,12 +44,17 @@ def cut_when(condition: Callable[[], bool]) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def _free_bytes(_staging: object) -> int:
+    return 1 << 20
+
+
 def arm(moment: str, volume: Path) -> None:
-    """Choose where the process ends."""
+    """Choose where the process ends, or that it finds a full volume."""
     from steersman_instance.recovery import postgresql, server, staging
 
     log = volume / ".recovery.log"
     moments: dict[str, Callable[[], None]] = {
+        "full": lambda: setattr(staging.Staging, "free_bytes", _free_bytes),
         "planned": lambda: cut(staging.Staging, "save", after=True),
         "restored": lambda: cut(postgresql.PostgreSQLRecovery, "_restore", after=True),
         "replaying": lambda: cut_when(lambda: log.exists() and b"redo starts" in log.read_bytes()),

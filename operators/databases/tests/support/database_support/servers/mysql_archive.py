@@ -132,13 +132,18 @@ class ArchivedServer:
         """This server as a backup Job reaches it."""
         return Donor("orders-0", "127.0.0.1", self.port, self.directory / "client")
 
-    def initialise(self) -> None:
-        """Make data, certificates and accounts, as a pod has them."""
+    def certify(self) -> None:
+        """Make the directories and certificates of a pod."""
         for name in ("volume", "run", "tls", "client"):
             (self.directory / name).mkdir(parents=True)
         servers, clients = CertificateAuthority(), CertificateAuthority()
         _write(self.directory / "tls", servers.issue("server", names=["localhost"]), clients)
         _write(self.directory / "client", clients.issue(BACKUP_ROLE), servers)
+        _give_away(self.directory)
+
+    def initialise(self) -> None:
+        """Make data, certificates and accounts, as a pod has them."""
+        self.certify()
         setup = self.directory / "setup.sql"
         setup.write_text("".join(f"{each};\n" for each in ("SET SESSION sql_log_bin = OFF", *statements())))
         _give_away(self.directory)

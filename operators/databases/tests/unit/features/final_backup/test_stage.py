@@ -131,17 +131,22 @@ async def test_if_possible_gives_up_after_ten_minutes() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", [{"backup": None}, {"backup": backup_settings(final_backup="Disabled")}], ids=["no backup", "disabled"]
+    ("spec", "cause"),
+    [
+        ({"backup": None}, "spec.backup is not set"),
+        ({"backup": backup_settings(final_backup="Disabled")}, "spec.backup.finalBackup is Disabled"),
+    ],
+    ids=["no backup", "disabled"],
 )
 @virtual_time
-async def test_undeclared_final_backup_is_reported_by_event(spec: dict[str, Any]) -> None:
+async def test_undeclared_final_backup_is_reported_by_event(spec: dict[str, Any], cause: str) -> None:
     world = ClusterHarness()
     async with world.operator():
         uid = await serving(world, **spec)
         await delete(world)
         await gone(world)
         assert world.pvc_names() == [] and world.hosts.programs.final_backups == []
-        assert len(world.messages("FinalBackupSkipped")) == 1
+        assert world.messages("FinalBackupSkipped") == {f"deleted without a final backup: {cause}"}
         with pytest.raises(NotFound):
             await final_backup_of(world.client, uid)
 
