@@ -40,7 +40,7 @@ class Server:
         return declared
 
     async def change_to_unknown_field(self, *monitors: ServiceMonitor) -> DeclaredConfiguration:
-        """Write a configuration that the operator accepts and this version of Prometheus does not."""
+        """Write a configuration that Prometheus rejects although the operator accepts it."""
         declared = self._declare(monitors, ())
         name = "prometheus.yaml.gz"
         text = gzip.decompress(self._files[name])
