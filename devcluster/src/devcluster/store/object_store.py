@@ -201,6 +201,26 @@ class ObjectStore:
             file.write(bytes([byte ^ 1]))
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
+    @contextmanager
+    def corrupted(self, key: str) -> Generator[None]:
+        """Change one bit of an object during the block."""
+        self.corrupt(key)
+        try:
+            yield
+        finally:
+            self.corrupt(key)
+
+    @contextmanager
+    def missing(self, key: str) -> Generator[None]:
+        """Remove an object during the block. Raises DevclusterError if there is none."""
+        path = self._object(key)
+        hidden = self._volume / f".missing-{path.name}"
+        path.rename(hidden)
+        try:
+            yield
+        finally:
+            hidden.rename(path)
+
     def delete(self, key: str) -> None:
         """Remove an object, even if it is locked.
 

@@ -38,6 +38,15 @@ def test_case_has_no_problem(case: str) -> None:
     assert build(CASES[case]).problems == {}
 
 
+@pytest.mark.parametrize("interval", ["", "0", "0s", "0h0m"])
+def test_zero_interval_of_prometheus_is_the_default(interval: str) -> None:
+    spec = prometheus(scrapeInterval=interval, evaluationInterval=interval)
+    declared = build(Inputs(prometheus=spec, service_monitors=[service_monitor("s")], contents={}))
+    assert declared.problems == {}
+    settings = yaml.safe_load(declared.text)["global"]
+    assert (settings["scrape_interval"], settings["evaluation_interval"]) == ("30s", "30s")
+
+
 def test_job_names_identify_monitor_and_endpoint() -> None:
     names = [job["job_name"] for job in jobs("ports")]
     assert names[:2] == ["serviceMonitor/default/s/0", "serviceMonitor/default/s/1"]

@@ -72,7 +72,7 @@ def build(inputs: Inputs) -> DeclaredConfiguration:
     for monitor in monitors:
         files = CredentialFiles(monitor.metadata.namespace, inputs.contents)
         try:
-            jobs += jobs_of(monitor, files, inputs.prometheus.spec.scrape_interval or DEFAULT_INTERVAL)
+            jobs += jobs_of(monitor, files, _interval(inputs.prometheus.spec.scrape_interval))
         except InvalidMonitor as problem:
             problems[type(monitor), monitor.key] = problem
         else:
@@ -96,10 +96,15 @@ def _global_settings(prometheus: Prometheus) -> GlobalSettings:
     labels = {name: value.replace("$", "$$") for name, value in spec.external_labels.items()}
     identity = {"prometheus": str(prometheus.key), "prometheus_replica": "${POD_NAME}"}
     return GlobalSettings(
-        scrape_interval=spec.scrape_interval or DEFAULT_INTERVAL,
-        evaluation_interval=spec.evaluation_interval or DEFAULT_INTERVAL,
+        scrape_interval=_interval(spec.scrape_interval),
+        evaluation_interval=_interval(spec.evaluation_interval),
         external_labels=dict(sorted((identity | labels).items())),
     )
+
+
+def _interval(declared: str) -> str:
+    """Return the interval, or the default if it is zero or empty."""
+    return declared if any(digit in declared for digit in "123456789") else DEFAULT_INTERVAL
 
 
 def _file_name(rule: PrometheusRule) -> str:

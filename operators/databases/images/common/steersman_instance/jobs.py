@@ -28,6 +28,7 @@ PROGRAMS: Mapping[str, Mapping[str, str]] = {
     "backup": {"postgresql": "backup.postgresql", "mysql": "backup.mysql"},
     "expire": {"postgresql": "backup.postgresql_expire", "mysql": "backup.mysql_expire"},
     "recover": {"postgresql": "recovery.postgresql", "mysql": "recovery.mysql"},
+    "verify": {"postgresql": "verification.postgresql", "mysql": "verification.mysql"},
     "final-backup": {"postgresql": "backup.postgresql_final", "mysql": "backup.mysql_final"},
 }
 """Modules by program and engine, each with ``run(job, paths) -> result``."""

@@ -71,6 +71,8 @@ def running_server(
         "gtid-mode": "ON",
         "enforce-gtid-consistency": "ON",
         "skip-replica-start": "ON",
+        # Events of the data would change them.
+        "event-scheduler": "DISABLED",
         "log-error": str(log),
     }
     log.unlink(missing_ok=True)

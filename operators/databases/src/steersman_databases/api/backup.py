@@ -69,6 +69,37 @@ class MySQLBackupStatus(FrozenStruct):
     """Transactions in the backup, as a set of GTIDs."""
 
 
+class BackupVerificationStatus(FrozenStruct):
+    """The last verification of a backup that had a result. Durations are in seconds."""
+
+    request: str | None = None
+    """Last value of the annotation databases.steersman.dev/verify that was handled."""
+    time: datetime | None = None
+    """End of the verification."""
+    recovered_to: datetime | None = None
+    """Last commit that was restored."""
+    data_loss_seconds: int | None = None
+    """Age of the last restored commit at the start.
+
+    It is the measured recovery point objective (RPO).
+    """
+    recovery_seconds: int | None = None
+    """Time of restore and replay.
+
+    It is the measured recovery time objective (RTO).
+    """
+    restore_seconds: int | None = None
+    """Time to restore the files."""
+    replay_seconds: int | None = None
+    """Time to replay the archive."""
+    check_seconds: int | None = None
+    """Time to check all tables and to count their rows."""
+    tables: int | None = None
+    """Tables of users."""
+    rows: int | None = None
+    """Rows in these tables."""
+
+
 class BackupStatus(Status):
     """The observed backup."""
 
@@ -106,6 +137,8 @@ class BackupStatus(Status):
     """PostgreSQL: position in the WAL."""
     mysql: MySQLBackupStatus | None = None
     """MySQL: transactions."""
+    verification: BackupVerificationStatus | None = None
+    """The last verification by restoring. The condition Verified has its outcome."""
     message: str | None = None
     """Progress, or the cause of a failure."""
 
@@ -123,6 +156,7 @@ class BackupStatus(Status):
         PrinterColumn("Stopped", ".status.stopTime", "date"),
         PrinterColumn("Size", ".status.sizeBytes", "integer"),
         PrinterColumn("Stored", ".status.storedBytes", "integer"),
+        PrinterColumn("Verified", '.status.conditions[?(@.type=="Verified")].reason'),
         PrinterColumn("ID", ".status.backupId", priority=1),
         PrinterColumn("Message", ".status.message", priority=1),
     ],

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 from steersman.api.core_v1 import ResourceRequirements, Toleration
-from steersman.meta import Duration, Field, FrozenDict, FrozenStruct, Object, Rule, exactly_one_of, schema
+from steersman.meta import Duration, Field, FrozenDict, FrozenStruct, Object, Quantity, Rule, exactly_one_of, schema
 from steersman_databases.api.group import GROUP, DeletionPolicy, EngineName
-from steersman_databases.api.names import PRINTABLE, Name, Namespace
+from steersman_databases.api.names import PRINTABLE, SUBDOMAIN, Name, Namespace
 
 BackupType = Literal["Full", "Differential", "Incremental"]
 BackupSource = Literal["PreferReplica", "Primary", "Replica"]
@@ -123,14 +123,18 @@ class RetentionSettings(FrozenStruct):
     """Full backups that are kept in any case."""
 
 
+CronExpression = Annotated[str, Field(min_length=1, max_length=128, pattern=PRINTABLE)]
+TimeZoneName = Annotated[str, Field(min_length=1, max_length=64, pattern="^[-+_/A-Za-z0-9]+$")]
+
+
 class BackupSchedule(FrozenStruct):
     """A schedule of backups."""
 
     name: Annotated[str, Field(min_length=1, max_length=40, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
     """Name of the schedule."""
-    schedule: Annotated[str, Field(min_length=1, max_length=128, pattern=PRINTABLE)]
+    schedule: CronExpression
     """Cron expression of five fields, such as "30 2 * * *". They are minute, hour, day, month and day of the week."""
-    time_zone: Annotated[str, Field(min_length=1, max_length=64, pattern="^[-+_/A-Za-z0-9]+$")] = "UTC"
+    time_zone: TimeZoneName = "UTC"
     """Time zone of the expression, such as Europe/Berlin."""
     type: BackupType = "Full"
     """Type of the backups.
@@ -159,6 +163,44 @@ class BackupJobSettings(FrozenStruct):
     """Parallel processes of a backup or a recovery."""
 
 
+class VerificationStorage(FrozenStruct):
+    """Temporary volume of a verification."""
+
+    size: (
+        Annotated[
+            Quantity,
+            Field(
+                rules=(
+                    Rule(
+                        rule="quantity(string(self)).isGreaterThan(quantity('0'))",
+                        message="the size must be greater than 0, such as 1Gi",
+                    ),
+                )
+            ),
+        ]
+        | None
+    ) = None
+    """Size. Defaults to that of the cluster's volumes, and at least 1.2 times the size of the backup."""
+    storage_class: Annotated[str | None, Field(min_length=1, max_length=253, pattern=SUBDOMAIN)] = None
+    """StorageClass. Defaults to that of the cluster's data volumes."""
+
+
+class VerificationSettings(FrozenStruct):
+    """Verification of backups by restoring them."""
+
+    schedule: CronExpression
+    """Cron expression of five fields, such as "0 5 * * 0". They are minute, hour, day, month and day of the week.
+    The last completed backup is verified."""
+    time_zone: TimeZoneName = "UTC"
+    """Time zone of the expression, such as Europe/Berlin."""
+    suspend: bool = False
+    """True to start no verifications by the schedule."""
+    resources: ResourceRequirements | None = None
+    """Resources of the pods. Defaults to requests of 100m CPU and 512Mi memory, and a limit of 1Gi memory."""
+    storage: VerificationStorage = VerificationStorage()
+    """Temporary volume of the pods."""
+
+
 class BackupSettings(FrozenStruct):
     """Archiving, backups and their retention."""
 
@@ -181,6 +223,8 @@ class BackupSettings(FrozenStruct):
     """Retention of backups and archives."""
     schedules: Annotated[tuple[BackupSchedule, ...], Field(list_map_keys=("name",), max_items=8)] = ()
     """Schedules of backups."""
+    verification: VerificationSettings | None = None
+    """Verification of backups by restoring them. Defaults to none by schedule."""
     source: BackupSource = "PreferReplica"
     """Instance that is backed up. PreferReplica takes the primary if no replica is ready."""
     final_backup: FinalBackupPolicy | None = None
@@ -325,6 +369,25 @@ class BackupSummary(FrozenStruct):
     """Full, Differential or Incremental."""
 
 
+class VerificationSummary(FrozenStruct):
+    """The last verification that had a result."""
+
+    name: str
+    """Name of the Backup."""
+    time: datetime
+    """End of the verification."""
+    verified: bool
+    """True if the Backup was restored and all data were read."""
+    message: str | None = None
+    """Damaged or missing part, if it is not verified."""
+    recovered_to: datetime | None = None
+    """Last commit that was restored."""
+    recovery_seconds: int | None = None
+    """Seconds from the start of the restore until the server accepted connections."""
+    data_loss_seconds: int | None = None
+    """Age of the last restored commit at the start, in seconds."""
+
+
 class ClusterBackupStatus(FrozenStruct):
     """Observed backups and archive of a cluster."""
 
@@ -338,6 +401,10 @@ class ClusterBackupStatus(FrozenStruct):
     """The last completed full backup."""
     next_backup: datetime | None = None
     """The next backup of the schedules."""
+    last_verification: VerificationSummary | None = None
+    """The last verification that had a result."""
+    next_verification: datetime | None = None
+    """The next verification of the schedule."""
     stored_bytes: int | None = None
     """Size of all backups in the object store."""
     path: str | None = None

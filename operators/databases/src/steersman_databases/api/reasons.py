@@ -267,6 +267,13 @@ CLUSTER_REASONS: Mapping[str, Reasons] = {
         "SuspiciousSize": "Check that all databases still exist",
         "InvalidSchedule": "Correct the schedule",
     },
+    "BackupsVerified": {
+        "Verified": "",
+        "NeverVerified": "",
+        "VerificationFailed": "Take a full backup and verify it. Do not rely on the archive before it",
+        "VerificationOverdue": "Check the condition Verified of the Backup objects",
+        "InvalidSchedule": "Correct the schedule",
+    },
     "Paused": {
         "ByAnnotation": "Remove the annotation databases.steersman.dev/paused to continue",
     },

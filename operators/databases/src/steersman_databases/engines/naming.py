@@ -257,6 +257,10 @@ class ClusterNames:
         """Job and ConfigMap that delete a ``Backup`` from the store, by UID."""
         return self._suffixed(f"expire-{hashlib.sha256(backup_uid.encode()).hexdigest()[:8]}")
 
+    def verification_job(self, backup_uid: str, request: str) -> ObjectKey:
+        """Job and ConfigMap of a requested verification, by UID of the ``Backup``."""
+        return self._suffixed(f"verify-{hashlib.sha256(f'{backup_uid} {request}'.encode()).hexdigest()[:8]}")
+
     def _suffixed(self, suffix: str) -> ObjectKey:
         return ObjectKey(self.key.namespace, f"{self.key.name}-{suffix}")
 

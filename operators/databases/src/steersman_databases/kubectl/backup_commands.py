@@ -1,4 +1,4 @@
-"""The commands ``backup`` and ``backups`` of ``kubectl steersman``."""
+"""The commands ``backup``, ``backups`` and ``verify`` of ``kubectl steersman``."""
 
 from __future__ import annotations
 
@@ -56,3 +56,24 @@ def backups_command(
     place.print_output(found, lambda: print_table(backups.table(found)))
     if not found and place.output == "table":
         print_note("No backups found.")
+
+
+@on_cluster
+def verify_command(
+    place: CommandContext,
+    backup: Annotated[str, typer.Argument(metavar="BACKUP", show_default=False)],
+    wait: Annotated[bool, typer.Option(help="Wait for the result.")] = True,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait.", min=0)] = 3600,
+) -> None:
+    """Verify a backup by restoring it in a temporary pod.
+
+    Example: kubectl steersman verify shop-weekly-202603010230
+    """
+
+    async def work(client: Client, namespace: str) -> backups.BackupReport:
+        requested = await backups.verify(client, ObjectKey(namespace, backup))
+        return backups.report(await backups.wait_for_verification(client, requested, timeout) if wait else requested)
+
+    found = place.run(work)
+    outcome = "verified" if wait else "verification requested"
+    place.print_output(found, lambda: typer.echo(f"backup/{found.name} {outcome}"))

@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 
 from rich.table import Table
 
-from steersman.client import Client
+from steersman.client import Client, MergePatch
 from steersman.meta import FrozenStruct, ObjectKey, ObjectMeta, find_condition
 from steersman_databases.api import Backup, BackupSpec, Cluster
 from steersman_databases.api.backup import BackupClusterReference
 from steersman_databases.api.backup_common import BackupType
 from steersman_databases.core.sizes import format_bytes
+from steersman_databases.features.verification.model import VERIFIED, VERIFY_ANNOTATION
 from steersman_databases.kubectl.command import OperationRejected, print_note
 from steersman_databases.kubectl.lookup import find_cluster
 from steersman_databases.kubectl.tables import plain_table
@@ -34,6 +35,7 @@ class BackupReport(FrozenStruct):
     stop_time: datetime | None = None
     size_bytes: int | None = None
     stored_bytes: int | None = None
+    verified: str | None = None
     message: str | None = None
 
 
@@ -79,6 +81,48 @@ async def wait(client: Client, backup: Backup, seconds: float) -> Backup:
         await asyncio.sleep(_POLL_SECONDS)
 
 
+async def verify(client: Client, key: ObjectKey) -> Backup:
+    """Request the verification of a completed ``Backup``.
+
+    Raises:
+        OperationRejected: the backup has not completed.
+    """
+    backup = await client.get(Backup, key)
+    if backup.status.phase != "Completed":
+        raise OperationRejected(
+            f"Backup {key.name} is not completed: {backup.status.message or 'it has not started'}"
+        )
+    value = datetime.now(UTC).isoformat()
+    patch = MergePatch({"metadata": {"annotations": {VERIFY_ANNOTATION: value}}})
+    return await client.patch(Backup, key, patch)
+
+
+async def wait_for_verification(client: Client, requested: Backup, seconds: float) -> Backup:
+    """Wait for the verification that was requested, and print its progress.
+
+    Raises:
+        OperationRejected: it was not verified, or not in time.
+    """
+    request, name = requested.metadata.annotations[VERIFY_ANNOTATION], requested.metadata.name
+    deadline, shown = time.monotonic() + seconds, ""
+    while True:
+        backup = await client.get(Backup, requested.key)
+        condition, found = find_condition(backup.status.conditions, VERIFIED), backup.status.verification
+        message = "" if condition is None else condition.message
+        if condition is not None and found is not None and found.request == request:
+            if condition.status == "True":
+                return backup
+            raise OperationRejected(f"backup {name} is not verified: {condition.reason}: {message}")
+        if message != shown:
+            print_note(message)
+            shown = message
+        if time.monotonic() > deadline:
+            raise OperationRejected(
+                f"backup {name} has no result within {seconds:.0f} s; the verification continues: {message}"
+            )
+        await asyncio.sleep(_POLL_SECONDS)
+
+
 async def load(client: Client, namespace: str, cluster: str) -> tuple[BackupReport, ...]:
     """Backups of a cluster, the newest first. An empty name means all clusters of the namespace."""
     found = (await client.list(Backup, namespace=namespace)).items
@@ -90,6 +134,7 @@ def report(backup: Backup) -> BackupReport:
     """A backup as it is shown."""
     status = backup.status
     condition = find_condition(status.conditions, "Complete")
+    verified = find_condition(status.conditions, VERIFIED)
     return BackupReport(
         name=backup.metadata.name,
         cluster=backup.spec.cluster_ref.name,
@@ -100,13 +145,14 @@ def report(backup: Backup) -> BackupReport:
         stop_time=status.stop_time,
         size_bytes=status.size_bytes,
         stored_bytes=status.stored_bytes,
+        verified=None if verified is None else verified.reason,
         message=None if condition is not None and condition.status == "True" else status.message,
     )
 
 
 def table(reports: Sequence[BackupReport]) -> Table:
     """A table of backups."""
-    columns = ("NAME", "CLUSTER", "TYPE", "PHASE", "TRIGGER", "STOPPED", "SIZE", "STORED", "MESSAGE")
+    columns = ("NAME", "CLUSTER", "TYPE", "PHASE", "TRIGGER", "STOPPED", "SIZE", "STORED", "VERIFIED", "MESSAGE")
     return plain_table(columns, (_row(each) for each in reports))
 
 
@@ -114,7 +160,7 @@ def _row(each: BackupReport) -> tuple[str, ...]:
     stopped = "" if each.stop_time is None else f"{each.stop_time:%Y-%m-%d %H:%M:%S}"
     sizes = ("" if size is None else format_bytes(size) for size in (each.size_bytes, each.stored_bytes))
     row = (each.name, each.cluster, each.type, each.phase, each.trigger or "", stopped, *sizes)
-    return (*row, each.message or "")
+    return (*row, each.verified or "", each.message or "")
 
 
 def _reference(cluster: Cluster) -> BackupClusterReference:

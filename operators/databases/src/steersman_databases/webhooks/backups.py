@@ -29,6 +29,11 @@ def check_backup_settings(
         if problem := _cron_problem(schedule.schedule):
             yield FieldError(f"{field}.schedule", f"{problem}. Write minute, hour, day, month and day of the week")
         yield from check_time_zone(f"{field}.timeZone", schedule.time_zone)
+    if (verification := backup.verification) is not None:
+        field = "spec.backup.verification"
+        if problem := _cron_problem(verification.schedule):
+            yield FieldError(f"{field}.schedule", f"{problem}. Write minute, hour, day, month and day of the week")
+        yield from check_time_zone(f"{field}.timeZone", verification.time_zone)
     if not any(not schedule.suspend for schedule in backup.schedules):
         yield AdmissionWarning("spec.backup.schedules: no schedule is active, so backups are taken on demand only")
     if deletion_policy == "Delete" and backup.final_backup == "Disabled":

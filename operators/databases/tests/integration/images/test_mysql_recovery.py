@@ -22,14 +22,14 @@ from database_support.servers.mysql_archive import (
 from database_support.servers.mysql_collecting import collecting, wait_until_stored
 from database_support.servers.process import data_directory
 from devcluster import database_servers
-from devcluster.store import local_store, programs
+from devcluster.store import ObjectStore, local_store, programs
 from steersman_databases.features.backup_store.layout import ArchiveIdentity
 from steersman_instance.archive.errors import ArchiveError
 from steersman_instance.archive.objects import open_objects
 from steersman_instance.backup import mysql_final
 from steersman_instance.backup.mysql_base import BackupRequest, MysqlArchive, back_up, open_archive
 from steersman_instance.backup.mysql_catalog import MysqlBackup
-from steersman_instance.jobs import JobFields
+from steersman_instance.jobs import JobFailed, JobFields
 from steersman_instance.mysqld import running_server
 from steersman_instance.paths import InstancePaths
 from steersman_instance.recovery import mysql as mysql_recovery
@@ -37,6 +37,7 @@ from steersman_instance.recovery.gtid_plan import BeforeGtid
 from steersman_instance.recovery.mysql_restore import plan, recover
 from steersman_instance.recovery.plan import RecoveryRefused
 from steersman_instance.recovery.target import Latest
+from steersman_instance.verification import mysql as mysql_verification
 
 ROOT = database_servers.root(database_servers.SID)
 pytestmark = [
@@ -191,6 +192,62 @@ def test_final_backup_recovers_with_the_last_row(
     with running_server(primary.program, target.mysql_data, job / "run", {"skip-log-bin": "ON"}) as server:
         assert server.query(f"SELECT COUNT(*) FROM {table}") == [(5,)]
     assert not list(target.mysql_data.glob("binlog.0*"))
+
+
+def object_of(store: ObjectStore, kind: str) -> str:
+    """Return the key of an object that a restore needs."""
+    keys = store.keys()
+    chunks = [key for key in keys if "/mysql/binlog/" in key and key.rpartition("/")[2].isdigit()]
+    # The smaller packs have restic's own trees.
+    packs = sorted((key for key in keys if "/mysql/base/data/" in key), key=lambda key: len(store.read(key)))
+    return {"chunk": chunks[-1], "backup": packs[-1]}[kind]
+
+
+def test_verification_reads_all_rows_and_finds_damage(
+    primary: ArchivedServer, tmp_path: Path, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/restic").symlink_to(primary.root / "usr/bin/restic")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    (job / "volume").mkdir()
+    primary.sql("DROP DATABASE IF EXISTS shop")
+    create_table(primary, "shop.`it's`")
+    primary.sql("CREATE EVENT shop.cleanup ON SCHEDULE EVERY 1 SECOND DO DELETE FROM shop.`it's`")
+    primary.sql("SET GLOBAL event_scheduler = OFF")
+    with local_store(tmp_path / "store") as store:
+        archive = archive_of(store_of(store), primary.root, primary.paths)
+        insert(primary, 10, "shop.`it's`")
+        with collecting(primary, archive):
+            backup = back_up(
+                BackupRequest(donors=[primary.donor()], host="orders"),
+                archive,
+                primary.program,
+                job / "work",
+                job / "run",
+            )
+            insert(primary, 10, "shop.`it's`")
+            executed = wait_until_stored(primary, archive)
+        (job / "store.json").write_text(json.dumps(store_document(store)))
+        paths = InstancePaths(volume=job / "volume", run=job / "run", store_file=job / "store.json")
+        before = {key: store.read(key) for key in store.keys("")}
+        fields = JobFields({"version": "9.7", "backup_id": backup.id, "archived": str(executed)})
+
+        def failure() -> str:
+            with pytest.raises((JobFailed, ArchiveError)) as failed:
+                mysql_verification.run(fields, paths, primary.program)
+            return cast("JobFailed", failed.value).reason
+
+        found = cast("dict[str, object]", mysql_verification.run(fields, paths, primary.program)["verification"])
+        assert {key: store.read(key) for key in store.keys("")} == before
+        assert (found["backup"], found["tables"], found["rows"]) == (backup.id, 1, 20)
+        for kind in ("chunk", "backup"):
+            with store.corrupted(object_of(store, kind)):
+                assert failure() == "ArchiveDamaged", kind
+        with store.missing(object_of(store, "chunk")):
+            assert failure() == "BinaryLogMissing"
+        with store.missing(object_of(store, "backup")):
+            assert failure() == "ArchiveDamaged"
+        assert not (job / "volume/mysql").exists()
 
 
 def test_path_of_another_cluster_is_refused(primary: ArchivedServer, tmp_path: Path) -> None:

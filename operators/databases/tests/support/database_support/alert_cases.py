@@ -156,6 +156,14 @@ CASES: Mapping[str, AlertCase] = {
         after=16,
         labels=f'{CLUSTER},type="BackedUp",reason="Overdue"',
     ),
+    "DatabaseBackupVerificationFailed": AlertCase(
+        fault={
+            f'steersman_cluster_condition{{{CLUSTER},type="BackupsVerified",reason="VerificationFailed"}}': "0x800"
+        },
+        quiet={f'steersman_cluster_condition{{{CLUSTER},type="BackupsVerified",reason="Verified"}}': "1x800"},
+        after=16,
+        labels=f'{CLUSTER},type="BackupsVerified",reason="VerificationFailed"',
+    ),
     "DatabaseArchivingFails": AlertCase(
         fault={f'steersman_cluster_condition{{{CLUSTER},type="ContinuousArchiving",reason="StoreFull"}}': "0x800"},
         quiet={f'steersman_cluster_condition{{{CLUSTER},type="ContinuousArchiving",reason="Archiving"}}': "1x800"},

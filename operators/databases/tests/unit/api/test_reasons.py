@@ -46,12 +46,12 @@ def test_problem_reasons_have_advice() -> None:
         *("Creating", "RollingOut", "Deleting", "FailingOver", "RestartPending", "LoweringParameter", "Resizing"),
         *("FileSystemResizePending", "Upgrading", "ServerStarting", "ServerTerminating"),
         *("Running", "Hibernating", "Recovering", "RecoveryApproved", "Waiting", "NoBackup", "WaitingForBackup"),
-        *("Growing", "CoolingDown", "UsageUnknown"),
+        *("Growing", "CoolingDown", "UsageUnknown", "NeverVerified"),
     }
     well = {
         *("DatabaseReady", "ProvisionSucceeded", "AllInstancesReady", "PrimaryAvailable", "Applied", "InSync"),
         *("SizeMatches", "Sufficient", "Idle", "Valid", "Current", "NoErrantTransactions", "Serving"),
-        *("Archiving", "UpToDate", "RecoveryCompleted"),
+        *("Archiving", "UpToDate", "RecoveryCompleted", "Verified"),
         *("Reachable", "Exported", "ProvidedByUser", "Locked", "NotDeclared"),
     }
     silent = {

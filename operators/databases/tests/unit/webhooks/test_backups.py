@@ -52,6 +52,15 @@ def test_unknown_time_zone_is_refused(zone: str) -> None:
     assert found == f"spec.backup.schedules[0].timeZone: {zone} is not a time zone. Use a name such as Europe/Berlin"
 
 
+def test_invalid_schedule_of_verification_is_refused() -> None:
+    schedules = [{"name": "daily", "schedule": "30 2 * * *"}]
+    valid = {"schedule": "0 5 * * 0", "timeZone": "Europe/Berlin"}
+    assert _found(schedules=schedules, verification=valid) == []
+    found = _found(schedules=schedules, verification={"schedule": "often", "timeZone": "Mars/Base"})
+    fields = [each.partition(": ")[0] for each in found]
+    assert fields == ["spec.backup.verification.schedule", "spec.backup.verification.timeZone"]
+
+
 def test_settings_without_backups_are_warned_about() -> None:
     suspended = [{"name": "daily", "schedule": "30 2 * * *", "suspend": True}]
     assert _found(schedules=suspended) == _found() != []

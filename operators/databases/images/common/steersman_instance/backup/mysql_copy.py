@@ -86,7 +86,7 @@ def prove_copy(program: MysqldProgram, data: Path, run: Path) -> CopyState:
     with running_server(program, data, run, {"skip-log-bin": "ON", "super-read-only": "OFF"}) as server:
         ((version,),) = server.query("SELECT VERSION()")
         gtids = server.state().executed
-        _check_tables(server)
+        check_tables(server, quick=True)
     # A server that is restored from it gets an identity of its own.
     (data / "auto.cnf").unlink(missing_ok=True)
     return CopyState(gtids, str(version).partition("-")[0])
@@ -103,11 +103,28 @@ def _clone(server: LocalServer, donor: Donor, data: Path) -> None:
         raise CopyFailed(f"Instance {donor.instance} cannot be copied: {error}") from error
 
 
-def _check_tables(server: LocalServer) -> None:
-    for schema, table in server.query(_TABLES):
-        name = f"{_quoted(str(schema))}.{_quoted(str(table))}"
-        rows = server.query(f"CHECK TABLE {name} QUICK", unbounded=True)
-        _raise_if_damaged(name, rows)
+def check_tables(server: LocalServer, *, quick: bool) -> None:
+    """Check all tables.
+
+    Args:
+        quick: without the rows.
+
+    Raises:
+        CopyDamaged: a table is damaged.
+        ServerUnavailable: the server ended.
+    """
+    for name in base_tables(server):
+        _raise_if_damaged(name, server.query(f"CHECK TABLE {name}{' QUICK' if quick else ''}", unbounded=True))
+
+
+def base_tables(server: LocalServer, *, system: bool = True) -> list[str]:
+    """Return the quoted names of all tables with rows.
+
+    Args:
+        system: include those of the server itself.
+    """
+    found = [(str(schema), str(table)) for schema, table in server.query(_TABLES)]
+    return [f"{_quoted(schema)}.{_quoted(table)}" for schema, table in found if system or schema != "mysql"]
 
 
 def _raise_if_damaged(name: str, rows: Sequence[tuple[object, ...]]) -> None:

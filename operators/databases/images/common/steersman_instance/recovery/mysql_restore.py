@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,11 +106,19 @@ def plan(archive: MysqlArchive, target: GtidTarget, version: str, backup_id: str
     return plan_gtid_recovery(planned, chunks, archive.chunks.newest(), target, backup_id=backup_id)
 
 
-def recover(chosen: GtidPlan, archive: MysqlArchive, program: MysqldProgram, data: Path, run: Path) -> MysqlRecovery:
+def recover(
+    chosen: GtidPlan,
+    archive: MysqlArchive,
+    program: MysqldProgram,
+    data: Path,
+    run: Path,
+    restored: Callable[[], None] = lambda: None,
+) -> MysqlRecovery:
     """Carry out a plan. `data` then has a data directory of a server that was stopped cleanly.
 
     Args:
         data: does not exist, or is what an interrupted recovery left. The directory next to it has the relay logs.
+        restored: runs between restore and replay.
 
     Raises:
         RecoveryRefused: the volume is too small, or the result differs from the plan.
@@ -125,6 +133,7 @@ def recover(chosen: GtidPlan, archive: MysqlArchive, program: MysqldProgram, dat
     archive.restic.restore(backup.snapshot, data)
     # Two servers of the same identity cannot replicate from each other.
     (data / "auto.cnf").unlink(missing_ok=True)
+    restored()
     relay = data.with_name(f"{data.name}.relay")
     writer = RelayLogWriter(relay, backup.gtids, chosen.target, history=chosen.history)
     try:

@@ -13,7 +13,7 @@ import json
 import re
 import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from .staging import WAL_PREFIX, Staging, fsync
 from .target import AtLsn, AtTime, InvalidTarget, Latest, Target, format_time, parse_target
 from .timelines import parse_history
 from .wal import SegmentSize, format_lsn
+from .wal_fetch import WalFetch
 
 SPARE_BYTES = 256 << 20  # for WAL that is fetched ahead and for what replay adds
 RESTORE_SECONDS = 30 * 86400.0
@@ -108,42 +109,47 @@ def run(job: JobFields, paths: InstancePaths) -> Result:
         return {"recovery": found}
     # Two archives, so two rendered configurations.
     repository = Repository(source, replace(paths, run=paths.run / "source"))
+    recovery = PostgreSQLRecovery(given, repository, staging, paths)
     try:
-        return {"recovery": PostgreSQLRecovery(given, repository, staging, paths).run()}
+        return {"recovery": recovery.run()}
     except RecoveryRefused as refused:
         raise JobRefused(refused.reason, refused.message) from None
     except ServerFailed as failed:
         message = str(failed).rstrip(".")
+        if (damage := recovery.fetch.failure()) is not None and not damage.code:
+            raise JobRefused("ArchiveDamaged", f"{damage.sentence} Choose a target before it.") from None
         if _NOT_REACHED.search(message):
             raise JobRefused("TargetNotReached", f"The target was not reached: {message}.") from None
         raise JobFailed("RecoveryFailed", f"PostgreSQL failed during the recovery: {message}.") from None
 
 
 class PostgreSQLRecovery:
-    """A recovery into a staging directory, from the plan to the result."""
+    """A recovery into a staging directory, from the plan to the result.
 
-    def __init__(self, job: RecoveryJob, repository: Repository, staging: Staging, paths: InstancePaths) -> None:
+    Args:
+        volume_field: field of the cluster that sizes the volume.
+    """
+
+    def __init__(
+        self,
+        job: RecoveryJob,
+        repository: Repository,
+        staging: Staging,
+        paths: InstancePaths,
+        volume_field: str = "spec.storage",
+    ) -> None:
         self._job = job
+        self._volume_field = volume_field
+        self.fetch = WalFetch(paths.run / "recovery")
         self._repository = repository
         self._staging = staging
         self._paths = paths
-        self._server = RecoveryServer(staging.data, paths.run / "recovery", staging.log)
+        self.server = RecoveryServer(staging.data, paths.run / "recovery", staging.log)
 
     def run(self) -> Result:
         """Do what an earlier run has not done. Return the result."""
-        state = self._staging.plan()
-        if state is None:
-            plan = _describe(self._plan())
-            target = " ".join(plan["target"]).strip()
-            log(f"recovering backup {plan['backup']} on timeline {plan['timeline']} to {target}")
-            self._staging.save(plan, "Restoring")
-        else:
-            plan = state[0]
-            log(f"continuing an interrupted recovery: {state[1]}")
-        if state is None or state[1] == "Restoring":
-            self._restore(plan)
-            self._staging.save(plan, "Replaying")
-        reached = self._replay(plan)
+        plan = self.restore()
+        reached = self.replay(plan)
         self._push_history(reached["timeline"])
         self._clean()
         recovery: Result = {
@@ -159,6 +165,22 @@ class PostgreSQLRecovery:
         self._staging.complete(recovery)
         return recovery
 
+    def restore(self) -> Mapping[str, Any]:
+        """Restore the files of a backup unless an earlier run did. Return the plan."""
+        state = self._staging.plan()
+        if state is None:
+            plan = _describe(self._plan())
+            target = " ".join(plan["target"]).strip()
+            log(f"recovering backup {plan['backup']} on timeline {plan['timeline']} to {target}")
+            self._staging.save(plan, "Restoring")
+        else:
+            plan = state[0]
+            log(f"continuing an interrupted recovery: {state[1]}")
+        if state is None or state[1] == "Restoring":
+            self._restore(plan)
+            self._staging.save(plan, "Replaying")
+        return plan
+
     def _plan(self) -> RecoveryPlan:
         """Choose backup, timeline and target. Nothing is written yet."""
         self._repository.check_ownership()
@@ -166,6 +188,7 @@ class PostgreSQLRecovery:
         database = _database(catalog, self._job, self._repository.store)
         backups = catalog.backups.get(database.id, ())
         wal = self._repository.wal(database, backups)
+        self.fetch.expect(wal.files.values())
         archive = Archive(backups=backups, timelines=wal.timelines, segments=wal.ranges, size=wal.size)
         with tempfile.TemporaryDirectory(dir=self._paths.volume, prefix=WAL_PREFIX) as directory:
             reader = WalReader(self._repository, wal, Path(directory))
@@ -177,7 +200,7 @@ class PostgreSQLRecovery:
             raise RecoveryRefused(
                 "NotEnoughSpace",
                 f"Backup {plan.backup.id} needs {needed >> 20} MiB, and the data volume has {free >> 20} MiB. "
-                "Increase spec.storage of the cluster.",
+                f"Increase {self._volume_field} of the cluster.",
             )
         return plan
 
@@ -214,27 +237,34 @@ class PostgreSQLRecovery:
         self._clean_settings()
         fsync(data)
 
-    def _replay(self, plan: Mapping[str, Any]) -> dict[str, Any]:
-        """Replay WAL to the target and promote the server. Return what was reached."""
-        with self._server.started(self._settings(plan)):
-            current, identifier = self._server.query(
+    def replay(
+        self, plan: Mapping[str, Any], inspect: Callable[[RecoveryServer], None] = lambda _server: None
+    ) -> dict[str, Any]:
+        """Replay WAL to the target and promote the server. Return what was reached.
+
+        Args:
+            inspect: runs while the promoted server accepts queries.
+        """
+        with self.server.started(self._settings(plan)):
+            current, identifier = self.server.query(
                 "SELECT pg_walfile_name(pg_current_wal_lsn()) UNION ALL "
                 "SELECT system_identifier::text FROM pg_control_system()"
             )
             # Reads every catalog that a connection needs.
-            self._server.query("SELECT count(*) FROM pg_class, pg_database WHERE datallowconn")
+            self.server.query("SELECT count(*) FROM pg_class, pg_database WHERE datallowconn")
             timeline = int(current[:8], 16)
+            times = _LAST_TRANSACTION.findall(self.server.logged())
+            inspect(self.server)
         history = self._staging.data / "pg_wal" / f"{timeline:08X}.history"
         forks = parse_history(timeline, history.read_text()) if history.exists() else ()
         if identifier != plan["system"] or not forks:
             raise JobFailed("RecoveryFailed", "PostgreSQL did not begin a new timeline.")
         reached = forks[-1].end
-        size = SegmentSize(int(self._server.control()["Bytes per WAL segment"]))
+        size = SegmentSize(int(self.server.control()["Bytes per WAL segment"]))
         if plan["through"] is not None and reached < size.start(plan["through"]):
             raise JobFailed(
                 "RecoveryFailed", f"Replay ended at {format_lsn(reached)}, before the end of the archive."
             )
-        times = _LAST_TRANSACTION.findall(self._server.logged())
         last = datetime.datetime.fromisoformat(times[-1]).replace(tzinfo=datetime.UTC) if times else None
         return {
             "timeline": timeline,
@@ -254,15 +284,13 @@ class PostgreSQLRecovery:
                 "archive-get",
             ]
         )
-        # For PostgreSQL every exit code up to 125 means the end of the archive. A store that is unreachable is not.
-        fetch = f'{command} "%f" "%p"; code=$?; [ $code -le 1 ] || exit 255; exit $code'
         kind, value = plan["target"]
         targets = {
             "time": {"recovery_target_time": value, "recovery_target_inclusive": "on"},
             "lsn": {"recovery_target_lsn": value, "recovery_target_inclusive": "on"},
         }
         return {
-            "restore_command": fetch,
+            "restore_command": self.fetch.command(command),
             "recovery_target_timeline": str(plan["timeline"]),
             "recovery_target_action": "promote",
             "recovery_end_command": "",
@@ -346,6 +374,7 @@ def _describe(plan: RecoveryPlan) -> Mapping[str, Any]:
             target = ("lsn", format_lsn(lsn))
     return {
         "backup": plan.backup.id,
+        "stop": format_time(plan.backup.stop),
         "system": plan.backup.system_identifier,
         "timeline": plan.timeline,
         "target": list(target),

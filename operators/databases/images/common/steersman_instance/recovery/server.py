@@ -12,7 +12,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,6 +51,8 @@ _ISOLATION = {
     "synchronous_standby_names": "",
     "external_pid_file": "",
     "autovacuum": "off",
+    # A subscription of the source would take the changes that its publisher keeps for the source.
+    "max_logical_replication_workers": "0",
     # Without queries during replay, settings of the primary that changed later do not stop it.
     "hot_standby": "off",
     # The Job's memory limit is not the primary's.
@@ -66,6 +68,18 @@ _ISOLATION = {
     "timezone": "UTC",
     "lc_messages": "C",
 }
+
+# Of the client, so they outrank settings of databases and roles.
+_SESSION_OPTIONS = " ".join(
+    f"-c {setting}"
+    for setting in (
+        "search_path=pg_catalog",
+        "default_transaction_read_only=off",
+        "statement_timeout=0",
+        "lock_timeout=0",
+        "role=none",
+    )
+)
 
 
 class ServerFailed(Exception):
@@ -124,13 +138,13 @@ class RecoveryServer:
                 process.kill()
                 process.wait()
 
-    def query(self, statement: str) -> list[str]:
+    def query(self, statement: str, database: str = "postgres") -> list[str]:
         """Run a statement as the superuser. Return its rows.
 
         Raises:
             ServerFailed: the server refuses it.
         """
-        done = self._psql(statement)
+        done = self._psql(statement, database)
         if done.returncode:
             raise ServerFailed(done.stderr.strip()[:500])
         return done.stdout.splitlines()
@@ -183,21 +197,30 @@ class RecoveryServer:
         if state not in STOPPED_STATES:
             raise ServerFailed(f"PostgreSQL did not stop cleanly: {state}")
 
-    def _psql(self, statement: str) -> subprocess.CompletedProcess[str]:
-        environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("PG")},
-            "PGCONNECT_TIMEOUT": "5",
-            "PGOPTIONS": "-c search_path=pg_catalog",
-        }
-        address = ("-h", str(self._run), "-p", "5432", "-U", SUPERUSER, "-d", "postgres")
+    def run_program(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a client program that connects to the server as the superuser."""
         return subprocess.run(
-            ["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=terse", *address, "-c", statement],
+            command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env=environment,
+            errors="replace",
+            env={
+                **{name: value for name, value in os.environ.items() if not name.startswith("PG")},
+                "PGHOST": str(self._run),
+                "PGPORT": "5432",
+                "PGUSER": SUPERUSER,
+                "PGCONNECT_TIMEOUT": "5",
+                "PGOPTIONS": _SESSION_OPTIONS,
+            },
             check=False,
         )
+
+    def _psql(self, statement: str, database: str = "postgres") -> subprocess.CompletedProcess[str]:
+        # Not a plain name: libpq takes one with "=" for connection parameters.
+        quoted = database.replace("\\", "\\\\").replace("'", "\\'")
+        options = ("-XAtq", "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=terse")
+        return self.run_program(["psql", *options, "-d", f"dbname='{quoted}'", "-c", statement])
 
 
 def control_data(data: Path) -> Mapping[str, str]:

@@ -79,13 +79,14 @@ WARNING_REASONS = REASONS | frozenset(
         "SuspiciousSize",
         "SwitchoverRejected",
         "Unschedulable",
+        "VerificationOverdue",
         "UnsupportedVersion",
         "VolumeLost",
         "WALRetained",
     }
 )
 """Reasons that are Events of type Warning."""
-BACKUP_CONDITIONS = frozenset({"ContinuousArchiving", "BackedUp"})
+BACKUP_CONDITIONS = frozenset({"ContinuousArchiving", "BackedUp", "BackupsVerified"})
 """Conditions of backups, which have Events of their own."""
 INDEPENDENT_CONDITIONS = BACKUP_CONDITIONS | {"AutogrowReady", "QueriesValid"}
 """Conditions without which the cluster is Ready."""

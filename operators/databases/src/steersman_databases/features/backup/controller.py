@@ -25,8 +25,6 @@ from steersman_databases.api import Backup, Cluster
 from steersman_databases.api.group import is_paused
 from steersman_databases.cluster.declared import declare, engine_of
 from steersman_databases.cluster.executor import CLUSTER_INDEX
-from steersman_databases.cluster.status.pod_problems import problem_of
-from steersman_databases.cluster.status.pod_rejections import find_pod_rejection
 from steersman_databases.core.api_errors import is_namespace_terminating, is_rejection
 from steersman_databases.core.cached_reads import get_cached_or_live
 from steersman_databases.core.outcome import jittered, truncated
@@ -41,12 +39,15 @@ from steersman_databases.features.backup.queries import (
     backups_of,
     cluster_key,
     controls,
+    job_problem,
     kind_of,
     pods_of,
+    running_job,
     start_job,
     store_of,
 )
 from steersman_databases.features.backup.specs import JobResult, job_state, result_of
+from steersman_databases.features.verification.runner import BackupVerification
 
 _START_DEADLINE = timedelta(hours=1)
 """Time after which a backup that cannot start fails.
@@ -73,7 +74,9 @@ class BackupReconciler(RequestReconciler[Backup]):
     def __init__(self, context: ReconcilerContext, cluster_domain: str = CLUSTER_DOMAIN) -> None:
         super().__init__(context)
         self._cluster_domain = cluster_domain
-        self._expiry = BackupExpiry(self.client, self.events, self.runtime.clock, self._declare)
+        clock = self.runtime.clock
+        self._expiry = BackupExpiry(self.client, self.events, clock, self._declare)
+        self._verification = BackupVerification(self.client, self.events, clock, self.runtime.random, self._declare)
 
     async def reconcile(self, request: Request) -> Result:
         backup = await self.client.get_or_none(Backup, request)
@@ -99,6 +102,7 @@ class BackupReconciler(RequestReconciler[Backup]):
             return await self._describe(backup)
         if backup.status.phase == "Completed":
             await self._delete_job(backup)
+            return await self._verification.advance(backup)
         if not model.needs_job(backup) or is_paused(backup):
             return Result()
         return await self._run(backup)
@@ -172,7 +176,9 @@ class BackupReconciler(RequestReconciler[Backup]):
         assert settings is not None
         declared, pods = self._declare(cluster), await self._instances(cluster.key)
         others = await backups_of(self.client, backup)
-        plan = backup_plan(declared, settings, backup, pods, others)
+        # A restore reads the store meanwhile: nothing may be removed from it.
+        verifying = await running_job(self.client, declared, ("verification",))
+        plan = backup_plan(declared, settings, backup, pods, others, retention=not verifying)
         running = await start_job(self.client, backup, declared, plan)
         if running:
             return await self._wait(backup, running)
@@ -184,7 +190,7 @@ class BackupReconciler(RequestReconciler[Backup]):
         result, state = result_of(job, pods), job_state(job)
         started = await self._started_fields(backup, job)
         if state == "Running":
-            message = await self._job_problem(job, pods) or f"Job {job.metadata.name} makes the backup"
+            message = await job_problem(self.client, job, pods) or f"Job {job.metadata.name} makes the backup"
             await self._report(backup, Progress("Running", "Running", message), **started)
             return self._requeue()
         found = None if result is None else backup_from(result.document.get("backup"))
@@ -207,15 +213,6 @@ class BackupReconciler(RequestReconciler[Backup]):
         path = cluster.status.backup.path if cluster is not None and cluster.status.backup is not None else None
         started = job.metadata.creation_timestamp
         return {"path": path, "engine": engine_of(kind), "store": store_of(cluster), "start_time": started}
-
-    async def _job_problem(self, job: Job, pods: Sequence[Pod]) -> str:
-        """Return why a user must act to run the Job's pod, or ""."""
-        if problem := next((found for pod in pods if (found := problem_of(pod))), None):
-            return problem.message
-        if pods:
-            return ""
-        rejection = await find_pod_rejection(self.client.live, job)
-        return "" if rejection is None else rejection.problem.message
 
     async def _describe(self, backup: Backup) -> Result:
         """Fill in the status of a discovered backup from the catalog."""

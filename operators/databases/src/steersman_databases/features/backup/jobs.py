@@ -12,7 +12,7 @@ from steersman.api.apply import core
 from steersman.api.core_v1 import Pod, ResourceRequirements
 from steersman.meta import FrozenDict, ObjectKey, is_true
 from steersman_databases.api import Backup
-from steersman_databases.api.backup_common import BackupSettings, period
+from steersman_databases.api.backup_common import BackupSettings, VerificationStorage, period
 from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.engines.naming import BACKUP_PORTS, CLUSTER_LABEL, ROLE_LABEL, VERSION_LABEL
 from steersman_databases.features.backup.model import is_finished, trigger_of
@@ -20,25 +20,36 @@ from steersman_databases.features.backup.specs import JobPlan, data_parameters
 
 _DEADLINE_SECONDS = 24 * 3600
 _EXPIRE_DEADLINE_SECONDS = 3600
+_SPARE_BYTES = 1 << 30
+_MAX_ARCHIVED_LENGTH = 1000
+_DATA_MOUNT = "/var/lib/steersman/data"
 _WORK_MOUNT = "/var/lib/steersman/work"
-_MYSQL_RESOURCES = ResourceRequirements(
+_SERVER_RESOURCES = ResourceRequirements(
     requests=FrozenDict[str, int | str]({"cpu": "100m", "memory": "512Mi"}),
     limits=FrozenDict[str, int | str]({"memory": "1Gi"}),
 )
 
 
 def backup_plan(
-    cluster: DeclaredCluster, settings: BackupSettings, backup: Backup, pods: Sequence[Pod], others: Iterable[Backup]
+    cluster: DeclaredCluster,
+    settings: BackupSettings,
+    backup: Backup,
+    pods: Sequence[Pod],
+    others: Iterable[Backup],
+    *,
+    retention: bool = True,
 ) -> JobPlan:
     """The Job that makes a backup.
 
     Args:
         pods: of the cluster's instances that are ready.
         others: all ``Backup`` objects of the cluster: retention keeps what they declare.
+        retention: False to remove nothing from the store.
     """
     source = backup.spec.source or settings.source
+    kept = _document(cluster, settings, pods, others)
     document = {
-        **_document(cluster, settings, pods, others),
+        **(kept if retention else {name: value for name, value in kept.items() if name != "retention"}),
         "backup": {"name": backup.metadata.name, "uid": backup.metadata.uid, "trigger": trigger_of(backup)},
         "type": backup.spec.type,
         "source": source,
@@ -99,23 +110,83 @@ def _plan(
     )
 
 
+def verification_plan(
+    cluster: DeclaredCluster,
+    settings: BackupSettings,
+    backup: Backup,
+    pods: Sequence[Pod],
+    key: ObjectKey,
+    archived: str,
+) -> JobPlan:
+    """The Job that verifies a backup.
+
+    Args:
+        pods: of the cluster's instances that are ready.
+        key: name of the Job.
+        archived: the last WAL segment or the transactions that the primary reported as archived.
+    """
+    latest: Mapping[str, object] = {}
+    document: Mapping[str, object] = {
+        "format": 1,
+        "engine": cluster.engine,
+        "version": _version(cluster, pods),
+        "cluster_uid": cluster.uid,
+        "target": {"latest": latest},
+        "backup_id": backup.status.backup_id,
+        "processes": settings.jobs.processes,
+        "archived": archived if len(archived) <= _MAX_ARCHIVED_LENGTH else "",
+        **data_parameters(cluster),
+    }
+    declared = settings.verification
+    storage = VerificationStorage() if declared is None else declared.storage
+    size = storage.size.value if storage.size is not None else _verification_bytes(cluster, backup)
+    volume = _ephemeral_volume("data", int(size), storage.storage_class or cluster.storage_class)
+    resources = None if declared is None else declared.resources
+    jobs = msgspec.structs.replace(settings.jobs, resources=resources or _SERVER_RESOURCES)
+    return dataclasses.replace(
+        _plan(cluster, settings, pods, key, document),
+        subcommand="verify",
+        component="verification",
+        settings=jobs,
+        volumes=[volume],
+        mounts={"data": _DATA_MOUNT},
+    )
+
+
+def _verification_bytes(cluster: DeclaredCluster, backup: Backup) -> int:
+    """Size for the data and the WAL that replay needs.
+
+    Volumes may have grown since they were declared.
+    """
+    wal = 0 if cluster.wal_size is None else int(cluster.wal_size.value)
+    return max(int(cluster.storage_size.value) + wal, _with_spare(backup.status.size_bytes or 0) + _SPARE_BYTES)
+
+
+def _with_spare(size: int) -> int:
+    return size * 12 // 10
+
+
+def _ephemeral_volume(name: str, size: int, storage_class: str | None) -> core.Volume:
+    """Volume that is created and deleted with its pod."""
+    claim = core.PersistentVolumeClaimTemplate(
+        spec=core.PersistentVolumeClaimSpec(
+            access_modes=["ReadWriteOnce"],
+            storage_class_name=storage_class or UNSET,
+            resources=core.VolumeResourceRequirements(requests={"storage": str(size)}),
+        )
+    )
+    return core.Volume(name=name, ephemeral=core.EphemeralVolumeSource(volume_claim_template=claim))
+
+
 def _with_work_volume(cluster: DeclaredCluster, plan: JobPlan) -> JobPlan:
     """Resources of a MySQL backup.
 
     It starts a copy of the data, which needs a volume and memory for a server.
     """
-    size = str(int(cluster.storage_size.value * 12 / 10))
-    claim = core.PersistentVolumeClaimTemplate(
-        spec=core.PersistentVolumeClaimSpec(
-            access_modes=["ReadWriteOnce"],
-            storage_class_name=cluster.storage_class or UNSET,
-            resources=core.VolumeResourceRequirements(requests={"storage": size}),
-        )
-    )
-    volume = core.Volume(name="work", ephemeral=core.EphemeralVolumeSource(volume_claim_template=claim))
+    volume = _ephemeral_volume("work", _with_spare(int(cluster.storage_size.value)), cluster.storage_class)
     settings = plan.settings
     if settings.resources is None:
-        settings = msgspec.structs.replace(settings, resources=_MYSQL_RESOURCES)
+        settings = msgspec.structs.replace(settings, resources=_SERVER_RESOURCES)
     return dataclasses.replace(
         plan,
         document={**plan.document, **data_parameters(cluster)},
@@ -130,14 +201,11 @@ def _document(
 ) -> Mapping[str, object]:
     window = period(settings.retention.window)
     assert window is not None
-    key, primary = cluster.key, primary_pod(pods)
+    key = cluster.key
     return {
         "format": 1,
         "engine": cluster.engine,
-        # Before a major upgrade the declared version is not that of the data.
-        "version": cluster.version
-        if primary is None
-        else primary.metadata.labels.get(VERSION_LABEL, cluster.version),
+        "version": _version(cluster, pods),
         "cluster": {"namespace": key.namespace, "name": key.name, "kind": cluster.kind, "uid": cluster.uid},
         "retention": {
             "window_seconds": int(window.total_seconds()),
@@ -149,6 +217,12 @@ def _document(
             if is_finished(other) and other.status.backup_id and other.spec.retain_until is not None
         },
     }
+
+
+def _version(cluster: DeclaredCluster, pods: Sequence[Pod]) -> str:
+    """Version of the data. Before a major upgrade it is not the declared one."""
+    primary = primary_pod(pods)
+    return cluster.version if primary is None else primary.metadata.labels.get(VERSION_LABEL, cluster.version)
 
 
 def _members(cluster: DeclaredCluster, pods: Sequence[Pod], *, primary_first: bool) -> list[Mapping[str, object]]:

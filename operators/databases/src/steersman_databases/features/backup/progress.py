@@ -12,6 +12,7 @@ from steersman_databases.api import Backup
 from steersman_databases.api.backup import BackupPhase, BackupStatus
 from steersman_databases.core.outcome import truncated
 from steersman_databases.features.backup.model import trigger_of
+from steersman_databases.features.verification.model import never_verified
 
 _COMPLETE = "Complete"
 
@@ -37,7 +38,7 @@ def with_progress(backup: Backup, progress: Progress, now: datetime, **fields: o
         {"type": _COMPLETE, "status": holds, "reason": progress.reason, "message": message}, Condition
     )
     condition = msgspec.structs.replace(condition, observed_generation=generation)
-    return msgspec.structs.replace(
+    status = msgspec.structs.replace(
         backup.status,
         observed_generation=generation,
         conditions=set_condition(backup.status.conditions, condition, now),
@@ -45,3 +46,4 @@ def with_progress(backup: Backup, progress: Progress, now: datetime, **fields: o
         message=message,
         **{"phase": progress.phase, **fields},
     )
+    return never_verified(backup, status, now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Pod
@@ -12,9 +12,18 @@ from steersman.meta import Object, ObjectKey
 from steersman_databases.api import CLUSTER_KINDS, Backup, Cluster
 from steersman_databases.api.backup_common import StoreReference
 from steersman_databases.cluster.executor import CLUSTER_INDEX
+from steersman_databases.cluster.status.pod_problems import problem_of
+from steersman_databases.cluster.status.pod_rejections import find_pod_rejection
 from steersman_databases.core.cached_reads import get_cached_or_live
 from steersman_databases.engines.cluster_engine import DeclaredCluster
-from steersman_databases.features.backup.specs import JobPlan, job_config_map, job_labels, job_state, program_job
+from steersman_databases.features.backup.specs import (
+    Component,
+    JobPlan,
+    job_config_map,
+    job_labels,
+    job_state,
+    program_job,
+)
 
 BACKUP_INDEX = "cluster"
 """The index of ``Backup`` objects by their cluster, see `cluster_index`."""
@@ -66,20 +75,54 @@ async def pods_of(client: CachedClient, job: Job, cluster: ObjectKey) -> Sequenc
     return [pod for pod in found if controls(job, pod)]
 
 
-async def start_job(client: CachedClient, owner: Backup, declared: DeclaredCluster, plan: JobPlan) -> str:
+async def job_problem(client: CachedClient, job: Job, pods: Sequence[Pod]) -> str:
+    """Return why a user must act to run a Job's pod, or ""."""
+    if problem := next((found for pod in pods if (found := problem_of(pod))), None):
+        return problem.message
+    if pods:
+        return ""
+    rejection = await find_pod_rejection(client.live, job)
+    return "" if rejection is None else rejection.problem.message
+
+
+async def running_job(
+    client: CachedClient, declared: DeclaredCluster, components: Iterable[Component], but: ObjectKey | None = None
+) -> str:
+    """Name of a running Job of the cluster, or "".
+
+    Args:
+        components: of the Job.
+        but: key of a Job that does not count.
+    """
+    for component in components:
+        selector = ",".join(f"{name}={value}" for name, value in job_labels(declared, component).items())
+        # The cache may not show a Job that was created a moment ago.
+        jobs = await client.live.list(Job, namespace=declared.key.namespace, label_selector=selector)
+        running = [j.metadata.name for j in jobs.items if job_state(j) == "Running" and j.key != but]
+        if running:
+            return running[0]
+    return ""
+
+
+async def start_job(
+    client: CachedClient,
+    owner: Backup,
+    declared: DeclaredCluster,
+    plan: JobPlan,
+    excluded: Iterable[Component] = ("backup",),
+) -> str:
     """Create the Job of a plan, unless another one runs.
 
     One worker calls this for all backups, so that no other Job is created between the check and the creation.
 
+    Args:
+        excluded: components of Jobs that must not run at the same time.
+
     Returns:
         Why the Job was not created. Empty if it was.
     """
-    selector = ",".join(f"{name}={value}" for name, value in job_labels(declared, plan.component).items())
-    # The cache may not show a Job that was created a moment ago.
-    jobs = await client.live.list(Job, namespace=plan.key.namespace, label_selector=selector)
-    running = [j.metadata.name for j in jobs.items if job_state(j) == "Running" and j.key != plan.key]
-    if running:
-        return f"Job {running[0]} runs first"
+    if running := await running_job(client, declared, excluded, plan.key):
+        return f"Job {running} runs first"
     config = job_config_map(declared, plan)
     present = await get_cached_or_live(client, ConfigMap, plan.key)
     if present is not None and not controls(owner, present):

@@ -11,6 +11,9 @@ from cronsim import CronSim, CronSimError
 from steersman_databases.api.backup_common import BackupSchedule
 from steersman_databases.core.time_zones import InvalidTimeZone, load_time_zone
 
+VERIFICATION = ""
+"""Name of the schedule ``spec.backup.verification``, which no other schedule can have."""
+
 
 class InvalidSchedule(ValueError):
     """A schedule or time zone that cannot be evaluated."""
@@ -94,7 +97,8 @@ def latest_time(schedule: BackupSchedule, now: datetime, *, skip: int = 0) -> da
 
 
 def _nth(schedule: BackupSchedule, start: datetime, skip: int, *, reverse: bool) -> datetime | None:
-    field = f"spec.backup.schedules[{schedule.name}]"
+    named = f"spec.backup.schedules[{schedule.name}]"
+    field = "spec.backup.verification" if schedule.name == VERIFICATION else named
     try:
         zone = load_time_zone(schedule.time_zone)
     except InvalidTimeZone as error:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
+import msgspec
+
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Secret
 from steersman.controller import Builder
 from steersman.errors import AlreadyExists
@@ -32,10 +34,12 @@ from steersman_databases.features.backup_store.access import StoreAccess, StoreP
 from steersman_databases.features.backup_store.layout import ArchiveIdentity
 from steersman_databases.features.backup_store.model import find_store, load_access
 from steersman_databases.features.backup_store.secret_reader import SecretReader
+from steersman_databases.features.verification.model import figures_of
+from steersman_databases.features.verification.stage import ensure_verification
 
 T = TypeVar("T", bound=Object)
 
-CONDITIONS = ("ContinuousArchiving", "BackedUp")
+CONDITIONS = ("ContinuousArchiving", "BackedUp", "BackupsVerified")
 _DISCOVERED_PER_PASS = 20
 _PLACE = ("service", "endpoint", "account", "bucket", "prefix", "path", "cluster_uid", "passphrase")
 """Fields of the store's document that determine path and key."""
@@ -113,7 +117,19 @@ class BackupStage:
         conditions.set(CONDITIONS[1], *backed_up)
         await self._mirror(observed)
         status = model.backup_status(observed.catalog, observed.completed, location.path, next_backup)
+        return await self._with_verification(observed, status, conditions)
+
+    async def _with_verification(
+        self, observed: _Observed, status: ClusterBackupStatus, conditions: ConditionSet
+    ) -> ClusterBackupStatus:
+        """Request due verifications. The status with the last one."""
+        report = await ensure_verification(
+            self._context, self._cluster, observed.backups, observed.location.path, conditions
+        )
+        status = msgspec.structs.replace(status, last_verification=report.last, next_verification=report.next)
+        figures = figures_of(report.success, observed.backups)
         self._services.metrics.update(self._context.declared.key, observed.completed, status)
+        self._services.metrics.update_verification(self._context.declared.key, report.success, figures)
         return status
 
     async def _ensure_store(self, settings: BackupSettings, location: ArchiveLocation) -> model.Condition | None:
@@ -219,7 +235,7 @@ def _not_ready(store: BackupStore) -> model.Condition | None:
 def permit(builder: Builder[T]) -> Builder[T]:
     """Declares what the stage does at the API server."""
     return (
-        builder.needs(Backup, "get", "list", "watch", "create", "delete")
+        builder.needs(Backup, "get", "list", "watch", "create", "patch", "delete")
         .needs(BackupStore, "get", "list", "watch")
         .needs(PersistentVolumeClaim, "patch")
         .needs(Secret, "get", "create", "patch", "delete")

@@ -16,6 +16,8 @@ _SCHEMA = "integration/api/test_schema_on_api_server.py"
 _BACKUP_STAGE = f"{_FEATURES}/backup/test_stage.py"
 _BACKUP_JOBS = f"{_FEATURES}/backup/test_jobs.py"
 _BACKUP_CONTROLLER = f"{_FEATURES}/backup/test_controller.py"
+_VERIFICATION = f"{_FEATURES}/verification/test_model.py"
+_VERIFICATION_JOBS = f"{_FEATURES}/verification/test_jobs.py"
 
 STORE: Mapping[str, str] = {
     "s3.bucket": _PROBE,
@@ -60,6 +62,14 @@ CLUSTER: Mapping[str, str] = {
     "backup.source": _BACKUP_JOBS,
     "backup.finalBackup": _SCHEMA,
     "backup.retentionAfterDeletion": _SCHEMA,
+    "backup.verification.schedule": _VERIFICATION,
+    "backup.verification.timeZone": _VERIFICATION,
+    "backup.verification.suspend": _VERIFICATION,
+    "backup.verification.resources.claims": _VERIFICATION_JOBS,
+    "backup.verification.resources.limits": _VERIFICATION_JOBS,
+    "backup.verification.resources.requests": _VERIFICATION_JOBS,
+    "backup.verification.storage.size": _VERIFICATION_JOBS,
+    "backup.verification.storage.storageClass": _VERIFICATION_JOBS,
     "backup.jobs.resources.claims": _BACKUP_JOBS,
     "backup.jobs.resources.limits": _BACKUP_JOBS,
     "backup.jobs.resources.requests": _BACKUP_JOBS,

@@ -15,7 +15,7 @@ from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import MergePatch
 from steersman.manager import Manager
-from steersman.meta import ObjectKey, ObjectMeta, decode_builtins
+from steersman.meta import ObjectKey, ObjectMeta, decode_builtins, find_condition
 from steersman_databases.api import Backup, BackupSpec, BackupStore, BackupStoreSpec
 from steersman_databases.api.backup import BackupClusterReference
 from steersman_databases.api.backup_common import BackupSettings
@@ -116,11 +116,42 @@ class BackupHarness(ClusterHarness):
         """Phases of all ``Backup`` objects by name."""
         return {b.metadata.name: b.status.phase or "" for b in self.server.read_all(Backup)}
 
-    def jobs(self) -> Sequence[Job]:
-        """Jobs of backups."""
+    def jobs(self, component: str = "backup") -> Sequence[Job]:
+        """Jobs of backups, or of verifications."""
         return [
-            j for j in self.server.read_all(Job) if j.metadata.labels.get("app.kubernetes.io/component") == "backup"
+            j for j in self.server.read_all(Job) if j.metadata.labels.get("app.kubernetes.io/component") == component
         ]
+
+    def verifications(self) -> Sequence[Job]:
+        """Jobs of verifications that run."""
+        return [j for j in self.jobs("verification") if job_state(j) == "Running"]
+
+    def verdict(self, name: str) -> str:
+        """Status and reason of the condition ``Verified`` of a backup, or ""."""
+        found = self.backup(name)
+        condition = None if found is None else find_condition(found.status.conditions, "Verified")
+        return "" if condition is None else f"{condition.status}/{condition.reason}"
+
+    async def run_verifications(self, result: Mapping[str, object] | None = None, code: int | None = None) -> int:
+        """Let all running verifications end. Return how many there were.
+
+        Args:
+            result: what their program reports. Defaults to success.
+            code: exit code of the program. Defaults to that of the result.
+        """
+        runner = JobRunner(self.server, self.client, self.hosts.sql, [])
+        running = self.verifications()
+        for job in running:
+            outcome = self._verified(self.document(job)) if result is None else result
+            await runner.finish_pod(
+                job, json.dumps(outcome) if outcome else "", code or (0 if outcome.get("ok") else 3)
+            )
+        return len(running)
+
+    def _verified(self, document: Mapping[str, Any]) -> dict[str, object]:
+        durations = {"restoreSeconds": 30, "replaySeconds": 6, "checkSeconds": 12, "recoverySeconds": 36}
+        measured = {"backup": document["backup_id"], "recoveredTo": self.now_text(), "dataLossSeconds": 4}
+        return {"ok": True, "verification": {**measured, **durations, "tables": 3, "rows": 7}}
 
     def document(self, job: Job) -> Mapping[str, Any]:
         """What a Job should do."""

@@ -35,6 +35,18 @@ ALERTS = (
         action=("Read the condition BackedUp, and the failed Backup: kubectl get backups.",),
     ),
     _alert(
+        name="DatabaseBackupVerificationFailed",
+        expression='steersman_cluster_condition{type="BackupsVerified"} == 0',
+        minutes=15,
+        severity="critical",
+        summary=f"The backups of cluster {_CLUSTER} are not verified: {{{{ $labels.reason }}}}.",
+        action=(
+            "Read the condition Verified of the Backup, which names what is damaged or missing: kubectl get backups.",
+            "Take a full backup and verify it: kubectl steersman backup CLUSTER, kubectl steersman verify BACKUP.",
+            "Find out why the object store lost or changed an object before you rely on it again.",
+        ),
+    ),
+    _alert(
         name="DatabaseArchivingFails",
         expression='steersman_cluster_condition{type="ContinuousArchiving"} == 0',
         minutes=15,
