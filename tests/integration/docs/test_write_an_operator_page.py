@@ -18,6 +18,9 @@ PAGE = "tutorials/write-an-operator.md"
 NO_ENDPOINT_FLAGS = "--metrics-bind-address 0 --health-probe-bind-address 0 --debug-bind-address 0"
 
 
+pytestmark = pytest.mark.timeout(400)  # it installs a project and runs its tests
+
+
 @pytest.fixture
 def postgresql() -> Generator[RealPostgreSQLServer]:
     yield from start_postgresql()
