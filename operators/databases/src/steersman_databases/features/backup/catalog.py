@@ -14,6 +14,7 @@ _MAX_BYTES = 1024 * 1024
 _Time = Annotated[datetime, Meta(tz=True)]
 _Id = Annotated[str, Meta(pattern="^[A-Za-z0-9][-._A-Za-z0-9]{0,127}$")]
 _Text = Annotated[str, Meta(max_length=1024)]
+_Gtids = Annotated[str, Meta(max_length=65536)]
 
 
 class CatalogBackup(Struct, frozen=True, rename="camel"):
@@ -24,7 +25,7 @@ class CatalogBackup(Struct, frozen=True, rename="camel"):
     start: _Time
     stop: _Time
     timeline: int | None = None
-    gtid: Annotated[str, Meta(max_length=65536)] | None = None
+    gtid: _Gtids | None = None
     start_lsn: Annotated[str, Meta(max_length=32)] | None = field(default=None, name="startLSN")
     stop_lsn: Annotated[str, Meta(max_length=32)] | None = field(default=None, name="stopLSN")
     size: int | None = None
@@ -49,7 +50,7 @@ class ArchiveReport(Struct, frozen=True, rename="camel"):
     message: _Text = ""
     since: _Time | None = None
     waiting_bytes: int | None = None
-    last_archived: _Text | None = None
+    last_archived: _Gtids | None = None
 
 
 class Catalog(Struct, frozen=True, rename="camel"):

@@ -83,6 +83,16 @@ def test_malformed_catalog_is_ignored() -> None:
     assert read_catalog({"catalog.json": text}) is None
 
 
+def test_long_gtid_set_leaves_the_catalog_readable() -> None:
+    """A group that was recovered often has a set of many UUIDs."""
+    gtids = ",".join(f"{number:08x}-0000-4000-8000-000000000000:1-1000000" for number in range(100))
+    archive = {"state": "Archiving", "lastArchived": gtids}
+    text = json.dumps({"format": 1, "at": "2026-03-01T12:30:00Z", "archive": archive})
+    found = read_catalog({"catalog.json": text})
+    assert found is not None and found.archive is not None
+    assert found.archive.last_archived == gtids
+
+
 def test_mirror_follows_store_and_keeps_history_of_empty_store() -> None:
     found = catalog(("a", 2, 9), ("b", 1, 9))
     known, gone, fresh = (
