@@ -53,10 +53,10 @@ TRIXIE = ServerRelease(
 SID = ServerRelease(
     "sid",
     "MySQL 9.7",
-    ("mysql-server-core", "restic"),
-    ("usr/sbin/mysqld", "usr/bin/restic"),
+    ("mysql-server-core", "mysql-client-core", "restic"),
+    ("usr/sbin/mysqld", "usr/bin/restic", "usr/bin/mysql", "usr/bin/mysqldump"),
     " 9.7.",
-    "2",
+    "3",
 )
 # Debian 12 builds Prometheus without the service discovery of Kubernetes.
 PROMETHEUS = ServerRelease(

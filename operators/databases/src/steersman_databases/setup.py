@@ -80,7 +80,7 @@ def setup(
         manager.cache.configure(kind, _OWN_OBJECTS)
     manager.cache.configure(metadata_only(ConfigMap), _FOREIGN_OBJECTS)
     surveys = ServerInspector(manager.runtime)
-    setup_databases(manager, sql_engine_for, surveys, target)
+    setup_databases(manager, sql_engine_for, surveys, target, probe.claim)
     setup_backup_stores(manager, probe)
     setup_clusters(manager, PostgreSQLAdapter(), with_settings(postgresql_factory), sql_engine_for, surveys)
     setup_backups(manager, cluster_domain)

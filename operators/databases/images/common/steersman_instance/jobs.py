@@ -29,6 +29,8 @@ PROGRAMS: Mapping[str, Mapping[str, str]] = {
     "expire": {"postgresql": "backup.postgresql_expire", "mysql": "backup.mysql_expire"},
     "recover": {"postgresql": "recovery.postgresql", "mysql": "recovery.mysql"},
     "verify": {"postgresql": "verification.postgresql", "mysql": "verification.mysql"},
+    "dump": {"postgresql": "dump.postgresql_dump", "mysql": "dump.mysql_dump"},
+    "load": {"postgresql": "dump.postgresql_load", "mysql": "dump.mysql_load"},
     "final-backup": {"postgresql": "backup.postgresql_final", "mysql": "backup.mysql_final"},
 }
 """Modules by program and engine, each with ``run(job, paths) -> result``."""

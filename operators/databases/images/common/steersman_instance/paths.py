@@ -19,6 +19,8 @@ class InstancePaths:
     source_store_file: Path = Path("/etc/steersman/source/store.json")
     backup_client: Path = Path("/etc/steersman/backup-client")
     termination_log: Path = Path("/dev/termination-log")
+    server: Path = Path("/etc/steersman/server")
+    owner: Path = Path("/etc/steersman/owner")
     queries_file: Path = Path("/etc/steersman/queries/queries.json")
 
     @property

@@ -1,4 +1,4 @@
-"""``Backup``: a requested, scheduled or discovered backup of a cluster."""
+"""``Backup``: a requested, scheduled or discovered backup of a cluster or database."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from steersman.meta import Field, FrozenStruct, PrinterColumn, Resource, Rule, Spec, Status, resource
+from steersman.meta import (
+    Field,
+    FrozenStruct,
+    PrinterColumn,
+    Resource,
+    Rule,
+    Spec,
+    Status,
+    exactly_one_of,
+    resource,
+    schema,
+)
 from steersman_databases.api.backup_common import BackupSource, BackupType, StoreReference
 from steersman_databases.api.group import GROUP, VERSION, DeletionPolicy, EngineName
 from steersman_databases.api.names import Name
@@ -30,11 +41,40 @@ class BackupClusterReference(FrozenStruct):
     """Kind of the cluster."""
 
 
+class BackupDatabaseReference(FrozenStruct):
+    """A Database with ``serverRef`` in the namespace of the ``Backup``."""
+
+    name: Name
+    """Name of the Database."""
+
+
+@schema(
+    rules=[
+        exactly_one_of("clusterRef", "databaseRef"),
+        Rule(
+            rule="has(self.databaseRef) == has(oldSelf.databaseRef)",
+            message="databaseRef is neither added nor removed later: create a new Backup",
+            field_path=".databaseRef",
+        ),
+        Rule(
+            rule="!has(self.databaseRef) || !has(self.type) || self.type == 'Full'",
+            message="type must be Full with databaseRef: each dump is complete",
+            field_path=".type",
+        ),
+        Rule(
+            rule="!has(self.databaseRef) || !has(self.deletionPolicy) || self.deletionPolicy == 'Retain'",
+            message="deletionPolicy must be Retain with databaseRef: the retention of the Database removes dumps",
+            field_path=".deletionPolicy",
+        ),
+    ]
+)
 class BackupSpec(Spec):
     """The declared backup."""
 
-    cluster_ref: Annotated[BackupClusterReference, Field(rules=_immutable("clusterRef"))]
+    cluster_ref: Annotated[BackupClusterReference | None, Field(rules=_immutable("clusterRef"))] = None
     """The cluster that is backed up. Immutable."""
+    database_ref: Annotated[BackupDatabaseReference | None, Field(rules=_immutable("databaseRef"))] = None
+    """The Database on a server of serverRef that is dumped. Immutable."""
     type: Annotated[BackupType, Field(rules=_immutable("type"))] = "Full"
     """Type of the backup.
 
@@ -116,7 +156,7 @@ class BackupStatus(Status):
     store: StoreReference | None = None
     """BackupStore with the backup. Its namespace is always set."""
     path: str | None = None
-    """Path of the cluster's archive in the object store."""
+    """Path of the archive, or of the dumps, in the object store."""
     engine: EngineName | None = None
     """Engine of the cluster: postgresql or mysql."""
     version: str | None = None
@@ -158,16 +198,29 @@ class BackupStatus(Status):
         PrinterColumn("Stored", ".status.storedBytes", "integer"),
         PrinterColumn("Verified", '.status.conditions[?(@.type=="Verified")].reason'),
         PrinterColumn("ID", ".status.backupId", priority=1),
+        PrinterColumn("Database", ".spec.databaseRef.name", priority=1),
         PrinterColumn("Message", ".status.message", priority=1),
     ],
     rules=[
         Rule(
-            rule="!has(self.spec.clusterRef.kind) || self.spec.clusterRef.kind != 'MySQLCluster'"
-            " || !has(self.spec.type) || self.spec.type == 'Full'",
+            rule="!has(self.spec.clusterRef) || !has(self.spec.clusterRef.kind)"
+            " || self.spec.clusterRef.kind != 'MySQLCluster' || !has(self.spec.type) || self.spec.type == 'Full'",
             message="type must be Full on MySQL: each backup is complete, and only its changes are stored",
             field_path=".spec.type",
         ),
     ],
 )
 class Backup(Resource[BackupSpec, BackupStatus]):
-    """A backup of a cluster in an object store."""
+    """A backup of a cluster or database in an object store."""
+
+    @property
+    def source_kind(self) -> str:
+        """Kind of the cluster, or ``Database``."""
+        reference = self.spec.cluster_ref
+        return "Database" if reference is None else reference.kind
+
+    @property
+    def source_name(self) -> str:
+        """Name of the object that is backed up."""
+        reference = self.spec.cluster_ref or self.spec.database_ref
+        return "" if reference is None else reference.name

@@ -180,7 +180,7 @@ class VerificationStorage(FrozenStruct):
         ]
         | None
     ) = None
-    """Size. Defaults to that of the cluster's volumes, and at least 1.2 times the size of the backup."""
+    """Size. Defaults to that of the cluster's volumes, at least 1Gi more than 1.2 times the size of the backup."""
     storage_class: Annotated[str | None, Field(min_length=1, max_length=253, pattern=SUBDOMAIN)] = None
     """StorageClass. Defaults to that of the cluster's data volumes."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from steersman.api.core_v1 import ResourceRequirements
@@ -21,6 +22,7 @@ from steersman.meta import (
 from steersman_databases.api.automation import AutogrowSettings
 from steersman_databases.api.backup_common import (
     BackupSettings,
+    BackupSummary,
     RecoverySettings,
     full_backups_rule,
     recovery_target_rules,
@@ -75,11 +77,49 @@ def _dedicated_only(*fields: str) -> tuple[Rule, ...]:
     )
 
 
+_EXISTING_SERVER = "(has(self.clusterRef) || has(self.serverRef))"
+_RECOVERY = "(has(self.bootstrap) && has(self.bootstrap.recovery))"
+_DUMP_RULES = (
+    Rule(
+        rule="!has(self.clusterRef) || !has(self.backup)",
+        message="backup cannot be set with clusterRef: set it on the cluster",
+        field_path=".backup",
+    ),
+    Rule(
+        rule="!has(self.serverRef) || !has(self.backup) || !has(self.backup.schedules)"
+        " || self.backup.schedules.all(s, !has(s.type) || s.type == 'Full')",
+        message="type must be Full with serverRef: each dump is complete",
+        field_path=".backup.schedules",
+    ),
+    Rule(
+        rule="!has(self.serverRef) || !has(self.backup) || !has(self.backup.verification)",
+        message="verification cannot be set with serverRef: remove it, and restore a dump into another database",
+        field_path=".backup",
+    ),
+    Rule(
+        rule=f"!{_EXISTING_SERVER} || !{_RECOVERY} || !has(self.bootstrap.recovery.cluster)",
+        message="recovery.cluster cannot be set with clusterRef or serverRef: name a Backup or the path of dumps",
+        field_path=".bootstrap",
+    ),
+    Rule(
+        rule=f"!{_EXISTING_SERVER} || !{_RECOVERY} || !has(self.bootstrap.recovery.target)",
+        message="recovery.target cannot be set with clusterRef or serverRef: a dump has one moment. Name its Backup",
+        field_path=".bootstrap",
+    ),
+    Rule(
+        rule=f"!{_EXISTING_SERVER} || !{_RECOVERY} || !has(self.owner)",
+        message="owner cannot be set with bootstrap.recovery: set username, as which the dump is restored",
+        field_path=".owner",
+    ),
+)
+"""Rules for dumps of a server that this object does not create."""
+
+
 class DatabaseBootstrap(FrozenStruct):
-    """Source of the first data of this Database's own server."""
+    """Source of the first data."""
 
     recovery: RecoverySettings
-    """Recovery of the data from backups and an archive."""
+    """Recovery of its own server from backups and an archive. With clusterRef or serverRef: restore of a dump."""
 
 
 class Extension(FrozenStruct):
@@ -135,7 +175,8 @@ class Schema(FrozenStruct):
             message="storageSize cannot be set with clusterRef or serverRef: remove it",
             field_path=".storageSize",
         ),
-        *_dedicated_only("backup", "bootstrap", "sizing", "resources", "monitoring", "autogrow", "maintenance"),
+        *_dedicated_only("sizing", "resources", "monitoring", "autogrow", "maintenance"),
+        *_DUMP_RULES,
         Rule(
             rule="!has(self.autogrow)"
             f" || quantity(string(self.autogrow.maxSize)).compareTo({_SIZE.format('self')}) >= 0",
@@ -230,9 +271,10 @@ class DatabaseSpec(Spec):
     """Effect of the deletion of this object on the database. For its own server, it applies to the volume and its
     Secrets. Retain keeps them, and a new Database of the same name adopts them."""
     backup: BackupSettings | None = None
-    """Archiving, backups and retention of this Database's own server. Defaults to no backups."""
+    """Archiving, backups and retention of this Database's own server. With serverRef: store, schedules and retention
+    of dumps. Defaults to no backups."""
     bootstrap: Annotated[DatabaseBootstrap | None, Field(immutable=True)] = None
-    """Source of the first data of this Database's own server. Defaults to an empty server. Immutable."""
+    """Source of the first data. With clusterRef or serverRef it is a dump. Defaults to no data. Immutable."""
     sizing: Sizing | None = None
     """Parameters of this Database's own server. FromResources derives them from its resource limits, and Defaults
     keeps the defaults of the server. Defaults to FromResources for new servers."""
@@ -246,6 +288,19 @@ class DatabaseSpec(Spec):
     expansion. Defaults to none."""
     maintenance: MaintenanceSettings | None = None
     """Maintenance windows and minor upgrades of this Database's own server. Defaults to no windows."""
+
+
+class DumpStatus(FrozenStruct):
+    """Observed dumps of a database."""
+
+    last_backup: BackupSummary | None = None
+    """The last completed dump."""
+    next_backup: datetime | None = None
+    """The next dump of the schedules."""
+    stored_bytes: int | None = None
+    """Size that all dumps added to the object store."""
+    path: str | None = None
+    """Path of the dumps in the object store."""
 
 
 class DatabaseStatus(Status):
@@ -262,6 +317,8 @@ class DatabaseStatus(Status):
     """Connection URI with <secret> instead of the password, which is in the Secret."""
     secret_name: str | None = None
     """Secret for applications: host, port, dbname, user, password and uri."""
+    backup: DumpStatus | None = None
+    """Dumps of the database, with serverRef and backup."""
 
 
 @resource(

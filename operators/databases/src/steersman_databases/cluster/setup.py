@@ -51,7 +51,7 @@ from steersman_databases.engines.postgresql.sql.system_accounts import ensure_ac
 from steersman_databases.engines.postgresql.sql.upgrade_inventory import upgrade_inventory
 from steersman_databases.features.access import rbac
 from steersman_databases.features.backup import stage as backup_stage
-from steersman_databases.features.backup.queries import cluster_key, kind_of
+from steersman_databases.features.backup.queries import cluster_key
 from steersman_databases.features.bootstrap import stage as bootstrap_stage
 from steersman_databases.features.certificates import stage as certificates_stage
 from steersman_databases.features.final_backup import stage as final_backup_stage
@@ -180,7 +180,7 @@ def setup_clusters(
 
 def _mapper_of_backups(kind: type[Cluster]) -> Callable[[Backup], tuple[ObjectKey, ...]]:
     """Map a `Backup` to its cluster of this kind."""
-    return lambda backup: (cluster_key(backup),) if kind_of(backup) is kind else ()
+    return lambda backup: (cluster_key(backup),) if backup.source_kind == kind.api_resource.kind else ()
 
 
 def _mapper_for_engine(engine: str) -> Callable[[Object], tuple[ObjectKey, ...]]:

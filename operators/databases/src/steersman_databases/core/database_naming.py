@@ -32,6 +32,16 @@ class DatabaseNames:
         return self._named(f"{self.database.name}-app")
 
     @property
+    def dump_store(self) -> ObjectKey:
+        """Secret with the object store of dumps."""
+        return self._named(f"{self.database.name}-dumps")
+
+    @property
+    def restore_job(self) -> ObjectKey:
+        """Job that restores a dump, with its ConfigMap and its Secret."""
+        return self._named(f"{self.database.name}-restore")
+
+    @property
     def host(self) -> str:
         """Host name for clients in any namespace."""
         return f"{self.primary_service.name}.{self.database.namespace}"

@@ -119,6 +119,7 @@ def status_of(
         engine=database.engine,
         connection_string=connection,
         secret_name=None if database.spec.owner else DatabaseNames(database.key).application_secret.name,
+        backup=previous.backup,
     )
 
 

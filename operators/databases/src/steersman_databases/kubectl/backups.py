@@ -126,7 +126,7 @@ async def wait_for_verification(client: Client, requested: Backup, seconds: floa
 async def load(client: Client, namespace: str, cluster: str) -> tuple[BackupReport, ...]:
     """Backups of a cluster, the newest first. An empty name means all clusters of the namespace."""
     found = (await client.list(Backup, namespace=namespace)).items
-    own = [backup for backup in found if cluster in ("", backup.spec.cluster_ref.name)]
+    own = [backup for backup in found if cluster in ("", backup.source_name)]
     return tuple(report(b) for b in sorted(own, key=_time, reverse=True))
 
 
@@ -137,7 +137,7 @@ def report(backup: Backup) -> BackupReport:
     verified = find_condition(status.conditions, VERIFIED)
     return BackupReport(
         name=backup.metadata.name,
-        cluster=backup.spec.cluster_ref.name,
+        cluster=backup.source_name,
         type=backup.spec.type,
         phase=status.phase or "Pending",
         trigger=status.trigger,

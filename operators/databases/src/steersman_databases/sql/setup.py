@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from steersman.api.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim, Secret, Service
+from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import ConfigMap, Event, Namespace, PersistentVolumeClaim, Pod, Secret, Service
 from steersman.controller import (
     Builder,
     field_changed,
@@ -14,10 +15,12 @@ from steersman.controller import (
     referenced_by,
 )
 from steersman.manager import Manager
-from steersman.meta import metadata_only
-from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
+from steersman.meta import ObjectKey, metadata_only
+from steersman_databases.api import Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.core.database_naming import database_of
 from steersman_databases.core.outcome import MAX_CONCURRENT_RECONCILES
+from steersman_databases.features.backup.metrics import backup_metrics
+from steersman_databases.features.backup.stage import ClaimPath
 from steersman_databases.sql import name_conflicts
 from steersman_databases.sql.database.controller import DatabaseReconciler
 from steersman_databases.sql.inspector.server_inspector import ServerInspector
@@ -37,7 +40,11 @@ C = TypeVar("C", Database, DatabaseUser)
 
 
 def setup_databases(
-    manager: Manager, sql_engine_for: SqlEngineFactory, inspector: ServerInspector, target: str | None = None
+    manager: Manager,
+    sql_engine_for: SqlEngineFactory,
+    inspector: ServerInspector,
+    target: str | None = None,
+    claim_path: ClaimPath | None = None,
 ) -> None:
     """Add the controllers of `Database` and `DatabaseUser` to the manager.
 
@@ -46,23 +53,32 @@ def setup_databases(
         sql_engine_for: returns the SQL engine of a name.
         inspector: shared with the controller of clusters.
         target: value of the label `target` of the users to reconcile; all users for None.
+        claim_path: creates the identity of dumps in an object store.
     """
-    target_filter = TargetFilter(target)
+    target_filter, metrics = TargetFilter(target), backup_metrics(manager.metrics_registry)
     (
         _with_server_refs(manager.controller(Database), Database)
         .with_predicate(generation_changed | not_own_write)
         .owns(PostgreSQLCluster)
         .owns(MySQLCluster)
+        .owns(Job)
+        .watches(Backup, _database_of_backup)
         .index(PostgreSQLCluster, NAME_INDEX, name_conflicts.index_keys)
         .index(MySQLCluster, NAME_INDEX, name_conflicts.index_keys)
         .watches(PersistentVolumeClaim, database_of)
         .watches(Secret, database_of)
         .needs(PostgreSQLCluster, "delete")
         .needs(MySQLCluster, "delete")
-        .needs(Secret, "create", "patch", "delete")
+        .needs(Secret, "get", "create", "patch", "delete")
+        .needs(Job, "create", "delete")
+        .needs(ConfigMap, "create", "patch", "delete")
+        .needs(Backup, "get", "create", "delete")
+        .needs(BackupStore, "get", "list", "watch")
+        .needs(Pod, "list", "watch")
+        .needs(Event, "list")
         .source(inspector)
         .source(inspector.events_for(Database.api_resource.kind))
-        .complete(lambda context: DatabaseReconciler(context, sql_engine_for, inspector))
+        .complete(lambda context: DatabaseReconciler(context, sql_engine_for, inspector, metrics, claim_path))
     )
     (
         _with_server_refs(manager.controller(DatabaseUser), DatabaseUser)
@@ -73,6 +89,12 @@ def setup_databases(
         .source(inspector.events_for(KIND))
         .complete(lambda context: UserReconciler(context, sql_engine_for, inspector, target_filter))
     )
+
+
+def _database_of_backup(backup: Backup) -> tuple[ObjectKey, ...]:
+    """Database of a dump."""
+    reference = backup.spec.database_ref
+    return () if reference is None else (ObjectKey(backup.metadata.namespace, reference.name),)
 
 
 def _with_server_refs(builder: Builder[C], kind: type[C]) -> Builder[C]:

@@ -7,7 +7,7 @@ import pytest
 from database_support.e2e.backups import BACKUP, final_backup_of
 from database_support.e2e.cluster import ClusterUnderTest, NamespaceClient
 from database_support.e2e.database import DatabaseUnderTest
-from database_support.e2e.engines import EACH_ENGINE, EngineCommands
+from database_support.e2e.engines import EACH_ENGINE, POSTGRESQL, EngineCommands
 from devcluster.store import ObjectStore
 
 pytestmark = [pytest.mark.xdist_group("final-backup"), pytest.mark.timeout(1200), EACH_ENGINE]
@@ -22,28 +22,34 @@ def _wait_until_gone(client: NamespaceClient) -> None:
 
 
 @pytest.mark.requirement("pattern/final-backup")
+@pytest.mark.parametrize("replicated", [False, True], ids=["one-instance", "replicated"])
 def test_deleted_cluster_is_recovered_with_last_row(
-    shared: NamespaceClient, store: ObjectStore, of: EngineCommands
+    shared: NamespaceClient, store: ObjectStore, of: EngineCommands, *, replicated: bool
 ) -> None:
-    spec = {**of.small, "instances": 1, "deletionPolicy": "Delete", "backup": BACKUP}
-    cluster = ClusterUnderTest(shared, "stock", spec, of)
+    instances = (2 if of is POSTGRESQL else 3) if replicated else 1
+    name = f"stock-{instances}"
+    cluster = ClusterUnderTest(
+        shared, name, {**of.small, "instances": instances, "deletionPolicy": "Delete", "backup": BACKUP}, of
+    )
     cluster.apply()
     cluster.wait_ready()
-    shared.apply("Database", "parts", cluster.reference(deletionPolicy="Retain"))
-    shared.wait_reason("database", "parts", "DatabaseReady")
+    shared.apply("Database", name, cluster.reference(deletionPolicy="Retain", databaseName="parts"))
+    shared.wait_reason("database", name, "DatabaseReady")
     cluster.sql("CREATE TABLE written (number INT PRIMARY KEY)", "parts")
     cluster.sql("INSERT INTO written VALUES (41)", "parts")
     cluster.wait_reason("Archiving", "ContinuousArchiving", 240)
     cluster.sql("INSERT INTO written VALUES (42)", "parts")
     cluster.delete(seconds=400)
     _wait_until_gone(shared)
-    backup = final_backup_of(shared, "stock")
+    backup = final_backup_of(shared, name)
 
-    recovered = {**of.small, "instances": 1, "bootstrap": {"recovery": {"backup": {"name": backup}}}}
-    copy = ClusterUnderTest(shared, "copy", recovered, of)
+    recovered = {**of.small, "instances": instances, "bootstrap": {"recovery": {"backup": {"name": backup}}}}
+    copy = ClusterUnderTest(shared, f"copy-{instances}", {**recovered, "deletionPolicy": "Delete"}, of)
     copy.apply()
     copy.wait_ready(seconds=400)
     assert copy.sql("SELECT MAX(number) FROM written", "parts") == "42"
+    for replica in copy.replicas:
+        assert copy.sql("SELECT MAX(number) FROM written", "parts", replica) == "42"
     copy.delete()
 
 

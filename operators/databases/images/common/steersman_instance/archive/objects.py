@@ -10,16 +10,15 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import obstore
 from obstore import exceptions
 from obstore.store import MemoryStore, S3Store
 
-from ..files import replace_file
 from ..paths import PATHS, InstancePaths
 from .errors import ArchiveError, Reason, deletion_refused, describe
+from .store_ca import write_ca
 from .store_file import Store
 
 if TYPE_CHECKING:
@@ -165,13 +164,6 @@ def open_objects(store: Store, directory: str, paths: InstancePaths = PATHS) -> 
         config=_config(store),
     )
     return Objects(store, f"{store.root}/{directory}".rstrip("/"), client)
-
-
-def write_ca(store: Store, paths: InstancePaths = PATHS) -> Path:
-    """Write the CA of the store to a file. Return its path."""
-    path = paths.backup_run / "store-ca.crt"
-    replace_file(path, store.ca)
-    return path
 
 
 def _config(store: Store) -> S3Config:

@@ -1,4 +1,4 @@
-"""Runs restic on the repository of a cluster's base backups.
+"""Runs restic on a repository of base backups or dumps.
 
 Passphrase, keys and authority are in files that only this program reads. Neither arguments nor the environment have
 a secret. Source: restic's manual, "Scripting" for exit codes and JSON.
@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from ..archive.errors import ArchiveError, Reason, classify, describe
-from ..archive.objects import write_ca
+from ..archive.store_ca import write_ca
 from ..archive.store_file import Store
 from ..files import replace_file
 from ..paths import PATHS, InstancePaths
@@ -43,10 +45,11 @@ class StoredSnapshot:
 
 
 class Restic:
-    """The repository of one cluster. Only one Job works on it at a time.
+    """One repository. Only one Job works on it at a time.
 
     Args:
         read_only: never changes the repository, locks included.
+        directory: of the repository, below the path of the store.
     """
 
     def __init__(
@@ -56,10 +59,11 @@ class Restic:
         program: str = "restic",
         read_only: bool = False,
         cache: Path | None = None,
+        directory: str = DIRECTORY,
         paths: InstancePaths = PATHS,
     ) -> None:
         self._store, self._program, self._read_only = store, program, read_only
-        self._options, self._environment = _configure(store, cache, paths)
+        self._options, self._environment = _configure(store, directory, cache, paths)
 
     def open(self) -> None:
         """Create a missing repository, and remove locks of killed Jobs.
@@ -87,11 +91,60 @@ class Restic:
         options = ["--json", f"--host={host}", f"--exclude={directory}/binlog.*", *arguments]
         done = self._run("backup", *options, ".", directory=directory)
         self._check(done)
-        for line in reversed(done.stdout[-_MAX_LINE:].splitlines()):
-            if (found := _object(line)).get("message_type") == "summary":
-                added = found.get("data_added_packed") or found.get("data_added") or 0
-                return StoredSnapshot(str(found["snapshot_id"]), int(found["total_bytes_processed"]), int(added))
-        raise ArchiveError("ArchiveFailed", "restic reported no snapshot.")
+        return _stored(done.stdout)
+
+    def backup_stream(self, chunks: Iterable[bytes], name: str, tags: Sequence[str], host: str) -> StoredSnapshot:
+        """Store a stream as the file `name`. An error of `chunks` leaves no snapshot. Raises ArchiveError."""
+        options = [
+            "--json",
+            f"--host={host}",
+            "--stdin",
+            f"--stdin-filename={name}",
+            *(f"--tag={tag}" for tag in tags),
+        ]
+        command = [self._program, *self._options, "backup", *options]
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=output, stderr=errors, env=self._environment
+            )
+            assert process.stdin is not None
+            try:
+                for chunk in chunks:
+                    process.stdin.write(chunk)
+                process.stdin.close()
+                process.wait()
+            except BrokenPipeError:  # restic ended first, and says why
+                process.wait()
+            finally:
+                # Only the end of its input lets restic write the snapshot.
+                process.kill()
+                process.wait()
+            done = subprocess.CompletedProcess(command, process.returncode, _text(output), _text(errors))
+        self._check(done)
+        return _stored(done.stdout)
+
+    @contextmanager
+    def read_stream(self, snapshot: str, name: str) -> Generator[IO[bytes]]:
+        """Yield the file `name` of a snapshot. A failure of a complete read raises ArchiveError."""
+        lock = ["--no-lock"] if self._read_only else []
+        command = [self._program, *self._options, *lock, "dump", snapshot, f"/{name}"]
+        with tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=self._environment
+            )
+            assert process.stdout is not None
+            complete = False
+            try:
+                yield process.stdout
+                complete = process.stdout.read(1) == b""
+                if complete:
+                    process.wait()
+            finally:
+                process.kill()
+                process.wait()
+                process.stdout.close()
+            if complete:
+                self._check(subprocess.CompletedProcess(command, process.returncode, "", _text(errors)))
 
     def restore(self, snapshot: str, target: Path) -> None:
         """Restore a snapshot's files into a directory. Raises ArchiveError."""
@@ -100,14 +153,17 @@ class Restic:
 
     def snapshots(self) -> set[str]:
         """Return the ids of all snapshots. Raises ArchiveError."""
+        return {str(each.get("id")) for each in self.descriptions()}
+
+    def descriptions(self) -> list[dict[str, Any]]:
+        """Return restic's descriptions of all snapshots. Raises ArchiveError."""
         done = self._run("snapshots", "--json", "--no-lock")
         self._check(done)
         try:
             found: Any = json.loads(done.stdout or "[]")
         except (ValueError, RecursionError):
             raise ArchiveError("ArchiveFailed", "restic's list of snapshots is not JSON.") from None
-        listed = [cast("dict[str, Any]", each) for each in found or () if isinstance(each, dict)]
-        return {str(each.get("id")) for each in listed}
+        return [cast("dict[str, Any]", each) for each in found or () if isinstance(each, dict)]
 
     def forget(self, snapshots: Sequence[str], *, prune: bool) -> None:
         """Remove snapshots and, with ``prune``, the data that no other has. Raises ArchiveError."""
@@ -149,16 +205,20 @@ class Restic:
         raise error
 
 
-def _configure(store: Store, cache: Path | None, paths: InstancePaths) -> tuple[list[str], dict[str, str]]:
+def _configure(
+    store: Store, repository: str, cache: Path | None, paths: InstancePaths
+) -> tuple[list[str], dict[str, str]]:
     """Write the files with secrets. Return global options and environment."""
     if store.service != "s3":
-        raise ArchiveError("InvalidStore", "Backups of MySQL need a store of type s3. Use another BackupStore.")
+        raise ArchiveError(
+            "InvalidStore", "Backups of MySQL and dumps need a store of type s3. Use another BackupStore."
+        )
     directory = paths.backup_run / "restic"
     password, keys = directory / "password", directory / "credentials"
     replace_file(password, store.passphrase or _DISABLED_PASSPHRASE)
     endpoint = store.endpoint or f"https://s3.{store.region}.amazonaws.com"
     options = [
-        f"--repo=s3:{endpoint}/{store.bucket}/{store.root}/{DIRECTORY}",
+        f"--repo=s3:{endpoint}/{store.bucket}/{store.root}/{repository}",
         f"--password-file={password}",
         f"--option=s3.region={store.region}",
         f"--option=s3.bucket-lookup={_LOOKUPS[store.addressing]}",
@@ -179,6 +239,22 @@ def _configure(store: Store, cache: Path | None, paths: InstancePaths) -> tuple[
 
 
 _LOOKUPS: Mapping[str, str] = {"Auto": "auto", "Path": "path", "VirtualHost": "dns"}
+
+
+def _stored(output: str) -> StoredSnapshot:
+    """Return the snapshot that `restic backup --json` reported. Raises ArchiveError."""
+    for line in reversed(output[-_MAX_LINE:].splitlines()):
+        if (found := _object(line)).get("message_type") == "summary":
+            added = found.get("data_added_packed") or found.get("data_added") or 0
+            return StoredSnapshot(str(found["snapshot_id"]), int(found["total_bytes_processed"]), int(added))
+    raise ArchiveError("ArchiveFailed", "restic reported no snapshot.")
+
+
+def _text(file: IO[bytes]) -> str:
+    """Return the last part of a file that a process wrote."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - _MAX_LINE, 0))
+    return file.read().decode(errors="replace")
 
 
 def _object(line: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Controller of ``Backup``: one Job at a time for each cluster.
+"""Controller of ``Backup``: one Job at a time for each source.
 
 The status follows from the Job's result.
 """
@@ -6,7 +6,9 @@ The status follows from the Job's result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
+from typing import cast
 
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Pod
@@ -19,9 +21,9 @@ from steersman.controller import (
     add_finalizer,
     remove_finalizer,
 )
-from steersman.errors import ApiError
+from steersman.errors import ApiError, NotFound
 from steersman.meta import ObjectKey
-from steersman_databases.api import Backup, Cluster
+from steersman_databases.api import Backup, Cluster, Database
 from steersman_databases.api.group import is_paused
 from steersman_databases.cluster.declared import declare, engine_of
 from steersman_databases.cluster.executor import CLUSTER_INDEX
@@ -43,10 +45,15 @@ from steersman_databases.features.backup.queries import (
     kind_of,
     pods_of,
     running_job,
+    source_of,
+    start_dump_job,
     start_job,
     store_of,
 )
 from steersman_databases.features.backup.specs import JobResult, job_state, result_of
+from steersman_databases.features.dump.connection import connection_of
+from steersman_databases.features.dump.model import dump_blocker
+from steersman_databases.features.dump.specs import dump_job, dump_labels, dump_plan
 from steersman_databases.features.verification.runner import BackupVerification
 
 _START_DEADLINE = timedelta(hours=1)
@@ -98,21 +105,25 @@ class BackupReconciler(RequestReconciler[Backup]):
             backup = await add_finalizer(self.client, backup, FINALIZER)
         elif FINALIZER in backup.metadata.finalizers:
             await remove_finalizer(self.client, backup, FINALIZER)
-        if model.trigger_of(backup) == "Discovered" and not model.is_finished(backup):
+        if (
+            backup.spec.cluster_ref is not None
+            and model.trigger_of(backup) == "Discovered"
+            and not model.is_finished(backup)
+        ):
             return await self._describe(backup)
         if backup.status.phase == "Completed":
             await self._delete_job(backup)
-            return await self._verification.advance(backup)
+            return Result() if backup.spec.cluster_ref is None else await self._verification.advance(backup)
         if not model.needs_job(backup) or is_paused(backup):
             return Result()
         return await self._run(backup)
 
     async def _run(self, backup: Backup) -> Result:
         names = ClusterNames(cluster_key(backup))
-        cluster = await self.client.get_or_none(kind_of(backup), names.key)
+        cluster = await source_of(self.client, backup)
         job = await get_cached_or_live(self.client, Job, names.backup_job(backup.metadata.uid))
         if job is not None and controls(backup, job):
-            if job_state(job) == "Running" and (cluster is None or cluster.metadata.deletion_timestamp is not None):
+            if job_state(job) == "Running" and (cluster is None or _is_ended(backup, cluster)):
                 return await self._abort(backup)
             return await self._follow(backup, job)
         if backup.status.phase == "Running":
@@ -122,25 +133,27 @@ class BackupReconciler(RequestReconciler[Backup]):
             )
             return Result()
         if cluster is None:
-            return await self._wait(backup, f"{backup.spec.cluster_ref.kind} {names.key.name} does not exist")
-        if cluster.metadata.deletion_timestamp is not None:
+            return await self._wait(backup, f"{backup.source_kind} {names.key.name} does not exist")
+        if _is_ended(backup, cluster):
             return await self._abort(backup)
         if blocker := await self._blocker(backup, cluster):
             return await self._wait(backup, blocker)
         return await self._start(backup, cluster)
 
-    async def _blocker(self, backup: Backup, cluster: Cluster) -> str:
+    async def _blocker(self, backup: Backup, cluster: Cluster | Database) -> str:
         """Reason why the backup cannot start now, or empty."""
         name = f"{type(cluster).api_resource.kind} {cluster.metadata.name}"
         if cluster.spec.backup is None:
             return f"{name} has no spec.backup. Declare an object store there"
-        if cluster.spec.hibernated:
-            return f"{name} is hibernated. Set spec.hibernated to false"
         if is_paused(cluster):
             return f"{name} is paused"
         first = model.first_in_queue(await backups_of(self.client, backup))
         if first is not None and first.metadata.uid != backup.metadata.uid:
             return f"Backup {first.metadata.name} runs first"
+        if isinstance(cluster, Database):
+            return dump_blocker(cluster)
+        if cluster.spec.hibernated:
+            return f"{name} is hibernated. Set spec.hibernated to false"
         if primary_pod(await self._instances(cluster.key)) is None:
             return f"{name} has no primary"
         config_map = await self.client.get_or_none(ConfigMap, ClusterNames(cluster.key).backup_catalog)
@@ -156,9 +169,9 @@ class BackupReconciler(RequestReconciler[Backup]):
         Its servers stop, and its volumes must go.
         """
         await self._delete_job(backup)
-        cluster = backup.spec.cluster_ref
         await self._report(
-            backup, Progress("Failed", "ClusterDeleted", f"{cluster.kind} {cluster.name} is being deleted")
+            backup,
+            Progress("Failed", "ClusterDeleted", f"{backup.source_kind} {backup.source_name} is being deleted"),
         )
         return Result()
 
@@ -171,19 +184,25 @@ class BackupReconciler(RequestReconciler[Backup]):
         await self._report(backup, Progress("Pending", "Waiting", blocker))
         return self._requeue()
 
-    async def _start(self, backup: Backup, cluster: Cluster) -> Result:
+    async def _start(self, backup: Backup, cluster: Cluster | Database) -> Result:
         settings = cluster.spec.backup
         assert settings is not None
-        declared, pods = self._declare(cluster), await self._instances(cluster.key)
         others = await backups_of(self.client, backup)
-        # A restore reads the store meanwhile: nothing may be removed from it.
-        verifying = await running_job(self.client, declared, ("verification",))
-        plan = backup_plan(declared, settings, backup, pods, others, retention=not verifying)
-        running = await start_job(self.client, backup, declared, plan)
+        if isinstance(cluster, Database):
+            connection = connection_of(cluster)
+            plan = dump_plan(cluster, settings, backup, connection, others)
+            job = dump_job(cluster, plan, connection)
+            running = await start_dump_job(self.client, backup, plan, job, dump_labels(cluster))
+        else:
+            declared, pods = self._declare(cluster), await self._instances(cluster.key)
+            # A restore reads the store meanwhile: nothing may be removed from it.
+            verifying = await running_job(self.client, declared, ("verification",))
+            plan = backup_plan(declared, settings, backup, pods, others, retention=not verifying)
+            running = await start_job(self.client, backup, declared, plan)
         if running:
             return await self._wait(backup, running)
-        job = await get_cached_or_live(self.client, Job, plan.key)
-        return self._requeue() if job is None else await self._follow(backup, job)
+        created = await get_cached_or_live(self.client, Job, plan.key)
+        return self._requeue() if created is None else await self._follow(backup, created)
 
     async def _follow(self, backup: Backup, job: Job) -> Result:
         pods = await pods_of(self.client, job, cluster_key(backup))
@@ -198,6 +217,8 @@ class BackupReconciler(RequestReconciler[Backup]):
             fields = {**started, **model.status_from(found, backup.status)}
             warning = result.document.get("warning")
             message = warning if isinstance(warning, str) else "the backup is complete"
+            if backup.spec.database_ref is not None:
+                await self._delete_expired(backup, result)
             await self._report(backup, Progress("Completed", "Completed", message), **fields)
             return Result(requeue_after=1.0)
         await self._expire_job(job)
@@ -208,11 +229,11 @@ class BackupReconciler(RequestReconciler[Backup]):
         """Fields of a backup whose Job was created."""
         if backup.status.phase == "Running":
             return {}
-        kind, key = kind_of(backup), cluster_key(backup)
-        cluster = await self.client.get_or_none(kind, key)
+        cluster = await source_of(self.client, backup)
+        engine = cluster.engine if isinstance(cluster, Database) else engine_of(kind_of(backup))
         path = cluster.status.backup.path if cluster is not None and cluster.status.backup is not None else None
         started = job.metadata.creation_timestamp
-        return {"path": path, "engine": engine_of(kind), "store": store_of(cluster), "start_time": started}
+        return {"path": path, "engine": engine, "store": store_of(cluster), "start_time": started}
 
     async def _describe(self, backup: Backup) -> Result:
         """Fill in the status of a discovered backup from the catalog."""
@@ -247,9 +268,18 @@ class BackupReconciler(RequestReconciler[Backup]):
             return
         emit = self.events.warning if progress.phase == "Failed" else self.events.normal
         emit(backup, reason, message)
-        cluster = await self.client.get_or_none(kind_of(backup), cluster_key(backup))
+        cluster = await source_of(self.client, backup)
         if cluster is not None:
             emit(cluster, reason, f"Backup {backup.metadata.name}: {message}")
+
+    async def _delete_expired(self, backup: Backup, result: JobResult) -> None:
+        """Delete the objects of dumps that the Job has removed."""
+        found = result.document.get("expired")
+        removed = cast("list[object]", found) if isinstance(found, list) else []
+        for other in await backups_of(self.client, backup):
+            if other.status.path == backup.status.path and other.status.backup_id in removed:
+                with suppress(NotFound):
+                    await self.client.delete(Backup, other.key, uid=other.metadata.uid)
 
     async def _expire_job(self, job: Job) -> None:
         """Keep a failed Job for its logs, but not its volumes."""
@@ -273,6 +303,15 @@ class BackupReconciler(RequestReconciler[Backup]):
 
     def _requeue(self) -> Result:
         return Result(requeue_after=jittered(_WAITING_SECONDS, self.runtime.random))
+
+
+def _is_ended(backup: Backup, cluster: Cluster | Database) -> bool:
+    """Return True if the deletion of the source ends the backup.
+
+    A final dump is part of that deletion.
+    """
+    is_final = isinstance(cluster, Database) and model.trigger_of(backup) == "Final"
+    return cluster.metadata.deletion_timestamp is not None and not is_final
 
 
 def _failure(job: Job, result: JobResult | None) -> Progress:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from steersman.meta import FrozenDict, ObjectMeta
-from steersman_databases.api import Backup, BackupSpec, Cluster
-from steersman_databases.api.backup import BackupClusterReference, BackupTrigger
+from steersman_databases.api import Backup, BackupSpec, Cluster, Database
+from steersman_databases.api.backup import BackupClusterReference, BackupDatabaseReference, BackupTrigger
 from steersman_databases.api.backup_common import BackupType
 from steersman_databases.api.references import ClusterKind
 from steersman_databases.core.database_naming import MANAGED_BY
@@ -28,11 +28,11 @@ from steersman_databases.features.backup.schedules import DueBackup
 _TIME = "%Y%m%d%H%M"
 
 
-def scheduled_backup(cluster: Cluster, due: DueBackup) -> Backup:
+def scheduled_backup(cluster: Cluster | Database, due: DueBackup) -> Backup:
     """A backup of a schedule. Its name has the scheduled time: two creations of one backup conflict."""
     return _backup(
         cluster,
-        f"{cluster.metadata.name}-{due.schedule.name}-{due.time:{_TIME}}",
+        f"{_prefix(cluster)}-{due.schedule.name}-{due.time:{_TIME}}",
         "Schedule",
         due.schedule.type,
         labels={SCHEDULE_LABEL: due.schedule.name},
@@ -40,13 +40,18 @@ def scheduled_backup(cluster: Cluster, due: DueBackup) -> Backup:
     )
 
 
-def initial_backup(cluster: Cluster) -> Backup:
-    """The first full backup of a cluster.
+def initial_backup(cluster: Cluster | Database) -> Backup:
+    """The first full backup of a cluster or dump of a Database.
 
-    Without one the archive recovers nothing.
+    Without one nothing can be recovered.
     """
     name = f"{cluster.metadata.name}-initial-{cluster.metadata.uid[:8]}"
     return _backup(cluster, name, "Schedule", "Full")
+
+
+def final_dump(database: Database) -> Backup:
+    """The dump before the database is dropped. Each Database has its own."""
+    return _backup(database, f"{database.metadata.name}-final-{database.metadata.uid[:8]}", "Final", "Full")
 
 
 def backup_after_gap(cluster: Cluster, since: datetime) -> Backup:
@@ -97,7 +102,7 @@ def discovered_backup(cluster: Cluster, found: CatalogBackup) -> Backup:
 
 
 def _backup(
-    cluster: Cluster,
+    cluster: Cluster | Database,
     name: str,
     trigger: BackupTrigger,
     type_: BackupType,
@@ -117,12 +122,17 @@ def _backup(
         ),
         annotations=FrozenDict(annotations or {}),
     )
-    return Backup(
-        metadata=metadata,
-        spec=BackupSpec(
-            cluster_ref=BackupClusterReference(name=cluster.metadata.name, kind=cluster_kind(cluster)), type=type_
-        ),
-    )
+    if isinstance(cluster, Database):
+        spec = BackupSpec(database_ref=BackupDatabaseReference(name=cluster.metadata.name), type=type_)
+    else:
+        reference = BackupClusterReference(name=cluster.metadata.name, kind=cluster_kind(cluster))
+        spec = BackupSpec(cluster_ref=reference, type=type_)
+    return Backup(metadata=metadata, spec=spec)
+
+
+def _prefix(cluster: Cluster | Database) -> str:
+    """Start of the names of scheduled backups. A cluster may have the name of a Database."""
+    return f"{cluster.metadata.name}-dump" if isinstance(cluster, Database) else cluster.metadata.name
 
 
 def cluster_kind(cluster: Cluster) -> ClusterKind:

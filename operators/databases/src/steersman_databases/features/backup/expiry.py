@@ -93,9 +93,9 @@ class BackupExpiry:
         if namespace is None or namespace.metadata.deletion_timestamp is not None:
             return "its namespace is being deleted"
         if cluster is None or cluster.metadata.deletion_timestamp is not None or cluster.spec.backup is None:
-            return f"{backup.spec.cluster_ref.kind} {backup.spec.cluster_ref.name} is deleted or has no spec.backup"
+            return f"{backup.source_kind} {backup.source_name} is deleted or has no spec.backup"
         if cluster.status.backup is None or cluster.status.backup.path != backup.status.path:
-            return f"it belongs to a deleted cluster named {backup.spec.cluster_ref.name}"
+            return f"it belongs to a deleted cluster named {backup.source_name}"
         config_map = await self._client.get_or_none(ConfigMap, ClusterNames(cluster.key).backup_catalog)
         catalog = None if config_map is None else read_catalog(config_map.data)
         return "" if is_expired(backup, catalog) else None
@@ -105,7 +105,7 @@ class BackupExpiry:
         assert settings is not None
         pods = ready_instances(await self._client.list(Pod, index=(CLUSTER_INDEX, str(cluster.key))))
         if primary_pod(pods) is None:
-            return await self._report(backup, f"{backup.spec.cluster_ref.name} has no primary")
+            return await self._report(backup, f"{backup.source_name} has no primary")
         declared = self._declare(cluster)
         plan = expire_plan(declared, settings, backup, pods, await backups_of(self._client, backup))
         blocker = await start_job(self._client, backup, declared, plan, ("backup", "verification"))

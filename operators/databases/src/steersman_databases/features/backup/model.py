@@ -95,7 +95,8 @@ def is_finished(backup: Backup) -> bool:
 
 def needs_job(backup: Backup) -> bool:
     """Return True if the backup needs a Job that has not ended."""
-    is_made_elsewhere = trigger_of(backup) in ("Final", "Discovered")
+    trigger = trigger_of(backup)
+    is_made_elsewhere = trigger == "Discovered" or (trigger == "Final" and backup.spec.database_ref is None)
     return not is_made_elsewhere and not is_finished(backup) and backup.metadata.deletion_timestamp is None
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from steersman.api.apply import batch, core
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.cache import CachedClient
 from steersman.errors import AlreadyExists
 from steersman.meta import Object, ObjectKey
-from steersman_databases.api import CLUSTER_KINDS, Backup, Cluster
+from steersman_databases.api import CLUSTER_KINDS, Backup, Cluster, Database
 from steersman_databases.api.backup_common import StoreReference
 from steersman_databases.cluster.executor import CLUSTER_INDEX
 from steersman_databases.cluster.status.pod_problems import problem_of
@@ -19,6 +20,7 @@ from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.features.backup.specs import (
     Component,
     JobPlan,
+    config_map_of,
     job_config_map,
     job_labels,
     job_state,
@@ -26,7 +28,7 @@ from steersman_databases.features.backup.specs import (
 )
 
 BACKUP_INDEX = "cluster"
-"""The index of ``Backup`` objects by their cluster, see `cluster_index`."""
+"""The index of ``Backup`` objects by their cluster or Database, see `cluster_index`."""
 
 
 def cluster_index(kind: str, key: ObjectKey) -> str:
@@ -36,21 +38,28 @@ def cluster_index(kind: str, key: ObjectKey) -> str:
 
 def index_backup(backup: Backup) -> tuple[str, ...]:
     """The values of `BACKUP_INDEX` of an object."""
-    return (cluster_index(backup.spec.cluster_ref.kind, cluster_key(backup)),)
+    return (cluster_index(backup.source_kind, cluster_key(backup)),)
 
 
 def cluster_key(backup: Backup) -> ObjectKey:
-    """Namespace and name of the cluster of a backup."""
-    return ObjectKey(backup.metadata.namespace, backup.spec.cluster_ref.name)
+    """Namespace and name of the cluster or Database of a backup."""
+    return ObjectKey(backup.metadata.namespace, backup.source_name)
 
 
 def kind_of(backup: Backup) -> type[Cluster]:
     """Kind of the cluster of a backup."""
-    return next(kind for kind in CLUSTER_KINDS if kind.api_resource.kind == backup.spec.cluster_ref.kind)
+    return next(kind for kind in CLUSTER_KINDS if kind.api_resource.kind == backup.source_kind)
 
 
-def store_of(cluster: Cluster | None) -> StoreReference | None:
-    """The ``BackupStore`` of a cluster, its namespace filled in. None without ``spec.backup``."""
+async def source_of(client: CachedClient, backup: Backup) -> Cluster | Database | None:
+    """The cluster or Database of a backup."""
+    if backup.spec.cluster_ref is None:
+        return await client.get_or_none(Database, cluster_key(backup))
+    return await client.get_or_none(kind_of(backup), cluster_key(backup))
+
+
+def store_of(cluster: Cluster | Database | None) -> StoreReference | None:
+    """The ``BackupStore`` of a cluster or Database, its namespace filled in. None without ``spec.backup``."""
     if cluster is None or cluster.spec.backup is None:
         return None
     reference = cluster.spec.backup.store_ref
@@ -65,7 +74,7 @@ def controls(owner: Object, obj: Object) -> bool:
 
 async def backups_of(client: CachedClient, backup: Backup) -> Sequence[Backup]:
     """All backups of the cluster of ``backup``, itself included."""
-    value = cluster_index(backup.spec.cluster_ref.kind, cluster_key(backup))
+    value = cluster_index(backup.source_kind, cluster_key(backup))
     return await client.list(Backup, index=(BACKUP_INDEX, value))
 
 
@@ -95,13 +104,19 @@ async def running_job(
         but: key of a Job that does not count.
     """
     for component in components:
-        selector = ",".join(f"{name}={value}" for name, value in job_labels(declared, component).items())
-        # The cache may not show a Job that was created a moment ago.
-        jobs = await client.live.list(Job, namespace=declared.key.namespace, label_selector=selector)
-        running = [j.metadata.name for j in jobs.items if job_state(j) == "Running" and j.key != but]
-        if running:
-            return running[0]
+        if running := await _running_with(client, declared.key.namespace, job_labels(declared, component), but):
+            return running
     return ""
+
+
+async def _running_with(
+    client: CachedClient, namespace: str, labels: Mapping[str, str], but: ObjectKey | None
+) -> str:
+    """Name of a running Job with these labels, or ""."""
+    selector = ",".join(f"{name}={value}" for name, value in labels.items())
+    # The cache may not show a Job that was created a moment ago.
+    jobs = await client.live.list(Job, namespace=namespace, label_selector=selector)
+    return next((j.metadata.name for j in jobs.items if job_state(j) == "Running" and j.key != but), "")
 
 
 async def start_job(
@@ -123,16 +138,34 @@ async def start_job(
     """
     if running := await running_job(client, declared, excluded, plan.key):
         return f"Job {running} runs first"
-    config = job_config_map(declared, plan)
+    return await _create_job(client, owner, plan, program_job(declared, plan), job_config_map(declared, plan))
+
+
+async def start_dump_job(
+    client: CachedClient, owner: Backup, plan: JobPlan, job: batch.Job, labels: Mapping[str, str]
+) -> str:
+    """Create the Job of a dump, unless one with these labels runs. As `start_job`.
+
+    Args:
+        labels: of the Jobs that exclude each other, and of the ConfigMap.
+    """
+    if running := await _running_with(client, plan.key.namespace, labels, plan.key):
+        return f"Job {running} runs first"
+    return await _create_job(client, owner, plan, job, config_map_of(plan, labels))
+
+
+async def _create_job(
+    client: CachedClient, owner: Backup, plan: JobPlan, job: batch.Job, config: core.ConfigMap
+) -> str:
     present = await get_cached_or_live(client, ConfigMap, plan.key)
     if present is not None and not controls(owner, present):
         return f"ConfigMap {plan.key.name} belongs to another object. Delete or rename it"
     await client.apply(config, owner=owner)
     try:
         # Jobs are immutable: this one is created, not applied.
-        await client.create(program_job(declared, plan), owner=owner)
+        await client.create(job, owner=owner)
     except AlreadyExists:
-        job = await client.live.get(Job, plan.key)
-        if not controls(owner, job):
+        found = await client.live.get(Job, plan.key)
+        if not controls(owner, found):
             return f"Job {plan.key.name} belongs to another object. Delete or rename it"
     return ""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from steersman.api.apply import batch, core, meta
 from steersman.api.batch_v1 import Job
@@ -39,7 +39,7 @@ _RESOURCES = core.ResourceRequirements(
 _DATA_PARAMETERS = ("lower_case_table_names", "innodb_page_size", "innodb_data_file_path")
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
-Component = Literal["backup", "recovery", "verification"]
+Component = Literal["backup", "recovery", "verification", "dump"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class JobPlan:
     """
 
     key: ObjectKey
-    subcommand: Literal["backup", "expire", "recover", "final-backup", "verify"]
+    subcommand: Literal["backup", "expire", "recover", "final-backup", "verify", "dump", "load"]
     image: str
     document: Mapping[str, object]
     settings: BackupJobSettings = field(default_factory=BackupJobSettings)
@@ -98,11 +98,14 @@ def job_labels(cluster: DeclaredCluster, component: Component = "backup") -> dic
 
 
 def job_config_map(cluster: DeclaredCluster, plan: JobPlan) -> core.ConfigMap:
+    """The ConfigMap of a cluster's Job, see `config_map_of`."""
+    return config_map_of(plan, job_labels(cluster, plan.component))
+
+
+def config_map_of(plan: JobPlan, labels: Mapping[str, str]) -> core.ConfigMap:
     """The ConfigMap with the document. It is created once: a Job never reads another one's."""
     return core.ConfigMap(
-        metadata=meta.ObjectMeta(
-            name=plan.key.name, namespace=plan.key.namespace, labels=job_labels(cluster, plan.component)
-        ),
+        metadata=meta.ObjectMeta(name=plan.key.name, namespace=plan.key.namespace, labels=labels),
         data={JOB_DOCUMENT: msgspec.json.encode(plan.document, order="deterministic").decode()},
         immutable=True,
     )
@@ -203,11 +206,38 @@ def _text(value: object) -> str:
 
 
 def _pod(cluster: DeclaredCluster, plan: JobPlan) -> core.PodSpec:
-    settings, resources = plan.settings, plan.settings.resources
+    settings, names = plan.settings, cluster.names
+    secrets = {
+        "store": (STORE_MOUNT, secret_volume("store", names.backup_secret)),
+        "client": (CLIENT_CERTIFICATE_MOUNT, secret_volume("client", names.backup_client_certificate)),
+    }
+    pod = program_pod(plan, secrets, cluster.pod_settings.image_pull_policy, names.service_account.name)
+    declared = cluster.pod_settings
+    pods = dataclasses.replace(
+        declared,
+        node_selector=settings.node_selector or declared.node_selector,
+        tolerations=settings.tolerations or declared.tolerations,
+        priority_class=settings.priority_class_name or declared.priority_class,
+    )
+    return with_scheduling(pods, pod, auxiliary_affinity(pods))
+
+
+def program_pod(
+    plan: JobPlan,
+    secrets: Mapping[str, tuple[str, core.Volume]],
+    image_pull_policy: str,
+    service_account: str | UnsetType = UNSET,
+) -> core.PodSpec:
+    """The pod of a program, without scheduling.
+
+    Args:
+        secrets: where volumes are mounted read-only, by name.
+        service_account: defaults to that of the namespace, without its token.
+    """
+    resources = plan.settings.resources
     mounts = {
         "job": JOB_MOUNT,
-        "store": STORE_MOUNT,
-        "client": CLIENT_CERTIFICATE_MOUNT,
+        **{name: path for name, (path, _) in secrets.items()},
         "run": RUN_MOUNT,
         "tmp": "/tmp",  # noqa: S108
         **plan.mounts,
@@ -216,7 +246,7 @@ def _pod(cluster: DeclaredCluster, plan: JobPlan) -> core.PodSpec:
     container = core.Container(
         name=CONTAINER,
         image=plan.image,
-        image_pull_policy=cluster.pod_settings.image_pull_policy,
+        image_pull_policy=image_pull_policy,
         command=plan.command,
         resources=_RESOURCES if resources is None else to_apply(resources, core.ResourceRequirements),
         security_context=core.SecurityContext(
@@ -229,8 +259,8 @@ def _pod(cluster: DeclaredCluster, plan: JobPlan) -> core.PodSpec:
             for name, path in mounts.items()
         ],
     )
-    pod = core.PodSpec(
-        service_account_name=cluster.names.service_account.name,
+    return core.PodSpec(
+        service_account_name=service_account,
         automount_service_account_token=False,
         enable_service_links=False,
         restart_policy="Never",
@@ -244,30 +274,18 @@ def _pod(cluster: DeclaredCluster, plan: JobPlan) -> core.PodSpec:
             seccomp_profile=core.SeccompProfile(type="RuntimeDefault"),
         ),
         containers=[container],
-        volumes=[*_volumes(cluster, plan), *plan.volumes],
+        volumes=[
+            core.Volume(name="job", config_map=core.ConfigMapVolumeSource(name=plan.key.name)),
+            *(volume for _, volume in secrets.values()),
+            core.Volume(name="run", empty_dir=core.EmptyDirVolumeSource(medium="Memory", size_limit="16Mi")),
+            core.Volume(name="tmp", empty_dir=core.EmptyDirVolumeSource()),
+            *plan.volumes,
+        ],
     )
-    declared = cluster.pod_settings
-    pods = dataclasses.replace(
-        declared,
-        node_selector=settings.node_selector or declared.node_selector,
-        tolerations=settings.tolerations or declared.tolerations,
-        priority_class=settings.priority_class_name or declared.priority_class,
-    )
-    return with_scheduling(pods, pod, auxiliary_affinity(pods))
 
 
-def _volumes(cluster: DeclaredCluster, plan: JobPlan) -> list[core.Volume]:
-    names = cluster.names
-    return [
-        core.Volume(name="job", config_map=core.ConfigMapVolumeSource(name=plan.key.name)),
-        _secret_volume("store", names.backup_secret),
-        _secret_volume("client", names.backup_client_certificate),
-        core.Volume(name="run", empty_dir=core.EmptyDirVolumeSource(medium="Memory", size_limit="16Mi")),
-        core.Volume(name="tmp", empty_dir=core.EmptyDirVolumeSource()),
-    ]
-
-
-def _secret_volume(name: str, secret: ObjectKey) -> core.Volume:
+def secret_volume(name: str, secret: ObjectKey) -> core.Volume:
+    """Return an optional volume of a Secret."""
     # The programs report a missing file in a sentence; a missing volume would keep the pod from starting.
     source = core.SecretVolumeSource(secret_name=secret.name, optional=True, default_mode=0o440)
     return core.Volume(name=name, secret=source)

@@ -142,9 +142,9 @@ class BackupStage:
             document = access.pod_document(
                 engine=engine, path=location.path, cluster_uid=location.uid, archive=settings.archive
             )
-            if not _same_place(await self._objects.present_store(), document):
+            if not same_place(await self._objects.present_store(), document):
                 # The first use of this path. An unreachable store would delay the whole reconcile.
-                if (problem := _not_ready(store)) is not None:
+                if (problem := not_ready(store)) is not None:
                     return problem
                 fingerprint = access.key_fingerprint
                 identity = ArchiveIdentity(engine=engine, cluster_uid=location.uid, key_fingerprint=fingerprint)
@@ -214,7 +214,7 @@ class BackupStage:
                 await self._context.delete(Backup, backup)
 
 
-def _same_place(present: Mapping[str, object], desired: Mapping[str, object]) -> bool:
+def same_place(present: Mapping[str, object], desired: Mapping[str, object]) -> bool:
     """Return True if the pods already archive to this path.
 
     Store and key must be the same.
@@ -222,7 +222,7 @@ def _same_place(present: Mapping[str, object], desired: Mapping[str, object]) ->
     return all(present.get(field) == desired[field] for field in _PLACE)
 
 
-def _not_ready(store: BackupStore) -> model.Condition | None:
+def not_ready(store: BackupStore) -> model.Condition | None:
     """The condition for an unusable store, or None."""
     ready = find_condition(store.status.conditions, "Ready")
     if ready is None:

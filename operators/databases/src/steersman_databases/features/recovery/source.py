@@ -70,6 +70,10 @@ async def _from_backup(client: CachedClient, cluster: Cluster, name: str) -> Rec
     if backup is None:
         raise SourceUnavailable("SourceNotFound", f"Backup {name} does not exist in namespace {namespace}")
     status = backup.status
+    if backup.spec.cluster_ref is None:
+        raise SourceUnavailable(
+            "SourceMismatch", f"Backup {name} is a dump of one database. Restore it by a Database with clusterRef"
+        )
     if status.phase != "Completed" or not status.backup_id or not status.path or status.store is None:
         raise SourceUnavailable("SourceNotFound", f"Backup {name} is not completed")
     _require_fitting(cluster, f"Backup {name}", status.engine, status.version)

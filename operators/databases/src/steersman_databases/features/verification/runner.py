@@ -78,7 +78,7 @@ class BackupVerification:
             # The Job of a deleted cluster must not use its Secrets and volumes.
             if job is not None and controls(backup, job):
                 await self._delete(job.key)
-            name = f"{backup.spec.cluster_ref.kind} {cluster_key(backup).name}"
+            name = f"{backup.source_kind} {cluster_key(backup).name}"
             return await self._finish(backup, request, Verdict(None, "ClusterDeleted", f"{name} is deleted"))
         if job is not None and controls(backup, job):
             return await self._follow(backup, request, job)

@@ -20,6 +20,14 @@ from steersman_databases.core.backoff import BackOff
 from steersman_databases.core.database_naming import DatabaseNames
 from steersman_databases.core.outcome import DatabaseOutcome, ReconcileBlocked, is_changed, jittered, status_of
 from steersman_databases.engines import ServerEndpoint, SqlEngine
+from steersman_databases.features.backup.events import archiving_events
+from steersman_databases.features.backup.metrics import BackupMetrics
+from steersman_databases.features.backup.stage import ClaimPath
+from steersman_databases.features.backup_store.secret_reader import SecretReader
+from steersman_databases.features.dump.final import FinalDump
+from steersman_databases.features.dump.report import DatabaseReport, not_recovered
+from steersman_databases.features.dump.restore import RestoreStage
+from steersman_databases.features.dump.stage import DumpStage
 from steersman_databases.sql.database.dedicated_cluster import DedicatedCluster
 from steersman_databases.sql.database.sql_database import SqlDatabase, deletion_blocked
 from steersman_databases.sql.inspector.server_inspector import NoSlotFree, ServerInspector
@@ -36,12 +44,23 @@ class DatabaseReconciler(RequestReconciler[Database]):
         context: from the controller.
         sql_engine_for: returns the SQL engine by its name.
         inspector: shared with the controller of users.
+        metrics: of backups.
+        claim_path: creates the identity of dumps in the object store.
     """
 
     def __init__(
-        self, context: ReconcilerContext, sql_engine_for: SqlEngineFactory, inspector: ServerInspector
+        self,
+        context: ReconcilerContext,
+        sql_engine_for: SqlEngineFactory,
+        inspector: ServerInspector,
+        metrics: BackupMetrics,
+        claim_path: ClaimPath | None = None,
     ) -> None:
         super().__init__(context)
+        secrets = SecretReader(self.client)
+        self._dumps = DumpStage(self.client, secrets, claim_path, metrics, self.runtime.clock)
+        self._final_dump = FinalDump(self.client, self.runtime.clock)
+        self._restore = RestoreStage(self.client, self.events, secrets)
         self._sql_engine_for = sql_engine_for
         self._resolver = ServerResolver(self.client, sql_engine_for, self.runtime.clock)
         self._inspector = inspector
@@ -56,6 +75,7 @@ class DatabaseReconciler(RequestReconciler[Database]):
             self._inspector.forget(Database.api_resource.kind, request)
             self._annotation_warnings.forget(request)
             self._backoff.forget(request)
+            self._dumps.forget(request)
             return Result()
         self._annotation_warnings.check_common(database)
         engine = self._sql_engine_for(database.engine)
@@ -63,8 +83,11 @@ class DatabaseReconciler(RequestReconciler[Database]):
             self._inspector.forget(Database.api_resource.kind, request)
             await self._write_status(database, _paused_outcome(database), None, engine)
             return Result()
+        report: DatabaseReport | None = None
         try:
             endpoint, outcome = await self._advance(database, engine)
+            if outcome is not None and database.metadata.deletion_timestamp is None:
+                report = await self._report_data(database, outcome)
         except NoSlotFree as busy:
             return Result(requeue_after=busy.retry_after)
         except ApiError as error:
@@ -79,8 +102,17 @@ class DatabaseReconciler(RequestReconciler[Database]):
             return self._requeue(request, outcome)
         if outcome is None:
             return Result()
-        await self._write_status(database, outcome, endpoint, engine)
-        return self._requeue(request, outcome)
+        if report is not None:
+            outcome = report.outcome or outcome
+        await self._write_status(database, outcome, endpoint, engine, report)
+        return self._requeue(request, outcome, report)
+
+    async def _report_data(self, database: Database, outcome: DatabaseOutcome) -> DatabaseReport:
+        """Restore and dump the data of a database that exists."""
+        recovered = await self._restore.ensure(database) if outcome.phase == "Ready" else None
+        waiting = None if recovered is None or recovered[0] else not_recovered(recovered)
+        serves = outcome.phase == "Ready" and waiting is None
+        return DatabaseReport(recovered, await self._dumps.ensure(database, serves=serves), waiting)
 
     async def update_status(self, request: Request, outcome: Ending) -> None:
         """Record the result. The next reconcile reports it."""
@@ -97,7 +129,7 @@ class DatabaseReconciler(RequestReconciler[Database]):
         try:
             if database.metadata.deletion_timestamp is not None:
                 if FINALIZER in database.metadata.finalizers:
-                    await sql_database.delete()
+                    await sql_database.delete(retained_because=await self._final_dump.ensure(database))
                     await remove_finalizer(self.client, database, FINALIZER)
                 return None, None
             await add_finalizer(self.client, database, FINALIZER)
@@ -108,9 +140,17 @@ class DatabaseReconciler(RequestReconciler[Database]):
             return blocked.endpoint or _own_endpoint(database, engine), blocked.outcome
 
     async def _write_status(
-        self, database: Database, outcome: DatabaseOutcome, endpoint: ServerEndpoint | None, engine: SqlEngine
+        self,
+        database: Database,
+        outcome: DatabaseOutcome,
+        endpoint: ServerEndpoint | None,
+        engine: SqlEngine,
+        report: DatabaseReport | None = None,
     ) -> None:
-        status = status_of(database, outcome, endpoint, engine.uri_scheme, self.runtime.clock.now())
+        now = self.runtime.clock.now()
+        status = status_of(database, outcome, endpoint, engine.uri_scheme, now)
+        if report is not None:
+            status = report.applied_to(status, database.metadata.generation, now)
         if status == database.status:
             return
         # The cache may lack the last status, and an Event must not repeat.
@@ -120,14 +160,19 @@ class DatabaseReconciler(RequestReconciler[Database]):
             is_warning = outcome.phase in ("Failed", "Pending") or outcome.reason in REASONS
             emit_event = self.events.warning if is_warning else self.events.normal
             emit_event(database, outcome.reason, outcome.message)
+        for reason, message in archiving_events(previous.conditions, status.conditions):
+            self.events.warning(database, reason, message)
 
-    def _requeue(self, request: Request, outcome: DatabaseOutcome) -> Result:
+    def _requeue(self, request: Request, outcome: DatabaseOutcome, report: DatabaseReport | None = None) -> Result:
         if outcome.backoff:
             return Result(requeue_after=self._backoff.next_delay(request))
         self._backoff.forget(request)
-        if outcome.retry_after is None:
+        retry_after = outcome.retry_after
+        if report is not None and (dumps := report.dumps.retry_after) is not None:
+            retry_after = dumps if retry_after is None else min(retry_after, dumps)
+        if retry_after is None:
             return Result()
-        return Result(requeue_after=jittered(outcome.retry_after, self.runtime.random))
+        return Result(requeue_after=jittered(retry_after, self.runtime.random))
 
 
 def _paused_outcome(database: Database) -> DatabaseOutcome:

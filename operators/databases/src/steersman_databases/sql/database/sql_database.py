@@ -101,10 +101,13 @@ class SqlDatabase:
             retry_after=_LEFTOVER_RETRY_SECONDS if left else None,
         )
 
-    async def delete(self) -> None:
+    async def delete(self, *, retained_because: str = "") -> None:
         """Drop database and owner, or delete their cluster, if declared so.
 
         Retained objects stay. An owner that owns more on the server stays, too, with its Secret.
+
+        Args:
+            retained_because: why the database stays although its deletion is declared. Defaults to no reason.
 
         Raises:
             ReconcileBlocked: it waits for the server.
@@ -122,6 +125,9 @@ class SqlDatabase:
             return
         if self.database.spec.deletion_policy != "Delete":
             await self._emit_retained(f"deletionPolicy is {self.database.spec.deletion_policy}", secret_kept=True)
+            return
+        if retained_because:
+            await self._emit_retained(retained_because, secret_kept=True)
             return
         try:
             resolved = await self.resolver.resolve(self.database)

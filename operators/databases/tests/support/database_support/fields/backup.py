@@ -46,6 +46,7 @@ STORE: Mapping[str, str] = {
 BACKUP: Mapping[str, str] = {
     "clusterRef.kind": _SCHEMA,
     "clusterRef.name": _BACKUP_CONTROLLER,
+    "databaseRef.name": f"{_FEATURES}/dump/test_dumps.py",
     "type": _BACKUP_CONTROLLER,
     "source": _BACKUP_JOBS,
     "deletionPolicy": _BACKUP_CONTROLLER,

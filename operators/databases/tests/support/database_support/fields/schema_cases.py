@@ -496,8 +496,44 @@ CREATED = {
         "exactly one of the fields in [before through]",
     ),
     "backup-is-the-clusters": SchemaCase(DATABASE, _ON_CLUSTER, _backup(), "backup cannot be set with clusterRef"),
-    "recovery-is-the-clusters": SchemaCase(
-        DATABASE, _ON_CLUSTER, _recovery(backup={"name": "nightly"}), "bootstrap cannot be set with clusterRef"
+    "backup-of-cluster-or-database": SchemaCase(
+        BACKUP,
+        {"databaseRef": {"name": "shop"}},
+        {"clusterRef": {"name": "shop"}},
+        "exactly one of the fields in [clusterRef databaseRef]",
+    ),
+    "dump-type": SchemaCase(
+        BACKUP, {"databaseRef": {"name": "shop"}}, {"type": "Incremental"}, "type must be Full with databaseRef"
+    ),
+    "dump-deletion": SchemaCase(
+        BACKUP, {"databaseRef": {"name": "shop"}}, {"deletionPolicy": "Delete"}, "must be Retain with databaseRef"
+    ),
+    "dump-schedules": SchemaCase(
+        DATABASE, {**_ON_SERVER_REF, **_schedule()}, _schedule(type="Incremental"), "type must be Full with serverRef"
+    ),
+    "dump-schedules-of-mysql": SchemaCase(
+        DATABASE,
+        {**_ON_SERVER_REF, "engine": "mysql", **_schedule()},
+        _schedule(type="Differential"),
+        "type must be Full with serverRef",
+    ),
+    "restore-of-a-dump": SchemaCase(
+        DATABASE,
+        {**_ON_CLUSTER, **_recovery(backup={"name": "nightly"})},
+        _recovery(backup=None, cluster={"name": "other"}),
+        "recovery.cluster cannot be set with clusterRef or serverRef",
+    ),
+    "restore-target": SchemaCase(
+        DATABASE,
+        {**_ON_SERVER_REF, **_recovery(backup={"name": "nightly"})},
+        _recovery(target={"time": "2026-03-01T12:30:00Z"}),
+        "a dump has one moment",
+    ),
+    "restore-owner": SchemaCase(
+        DATABASE,
+        {**_ON_CLUSTER, **_recovery(backup={"name": "nightly"})},
+        {"owner": "clerk"},
+        "owner cannot be set with bootstrap.recovery",
     ),
     "grants-of-mysql": SchemaCase(USER, _on_mysql(tables=["t"]), _on_mysql(**_TABLES), "on a database or its tables"),
 }
@@ -529,6 +565,15 @@ UPDATED = {
     "store-encryption": SchemaCase(STORE, _STORE, {"encryption": {"mode": "Disabled"}}, "encryption is immutable"),
     "backup-cluster": SchemaCase(
         BACKUP, {"clusterRef": {"name": "orders"}}, {"clusterRef": {"name": "other"}}, "clusterRef is immutable"
+    ),
+    "backup-database": SchemaCase(
+        BACKUP, {"databaseRef": {"name": "shop"}}, {"databaseRef": {"name": "other"}}, "databaseRef is immutable"
+    ),
+    "backup-source": SchemaCase(
+        BACKUP,
+        {"databaseRef": {"name": "shop"}},
+        {"databaseRef": None, "clusterRef": {"name": "shop"}},
+        "databaseRef is neither added nor removed later",
     ),
     "backup-type": SchemaCase(
         BACKUP, {"clusterRef": {"name": "orders"}}, {"type": "Incremental"}, "type is immutable"

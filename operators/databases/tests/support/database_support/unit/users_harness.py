@@ -12,7 +12,7 @@ from database_support.fake_server.engine import ADMINISTRATOR, InMemoryServer, I
 from steersman.api.apply import core, meta
 from steersman.api.core_v1 import Secret
 from steersman.api.events_v1 import Event
-from steersman.client import Client
+from steersman.client import Client, Transport
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import Condition, ObjectKey, decode_builtins, find_condition
 from steersman.observability.runtime import Runtime
@@ -176,12 +176,16 @@ class UsersHarness:
         await self.until(f"{name} fails: {says}", told, seconds)
 
     @asynccontextmanager
-    async def operator(self) -> AsyncGenerator[Manager]:
-        """Runs the operator during the block. It may do what its generated role allows, and is refused nothing."""
+    async def operator(self, transport: Transport | None = None) -> AsyncGenerator[Manager]:
+        """Runs the operator during the block. It may do what its generated role allows, and is refused nothing.
+
+        Args:
+            transport: to the API server. Defaults to one that never fails.
+        """
         for name in ("kube-system", "default"):
             await self.namespace(name)
         options = ManagerOptions(name="steersman-databases", graceful_shutdown_timeout=0)
-        manager = Manager(self.server.as_user(OPERATOR), options, self.runtime)
+        manager = Manager(transport or self.server.as_user(OPERATOR), options, self.runtime)
         self.setup(manager)
         self.server.grant(OPERATOR, cluster_role("steersman-databases", manager.permissions))
         running = asyncio.create_task(manager.run())

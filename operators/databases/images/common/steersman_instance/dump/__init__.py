@@ -1,0 +1,1 @@
+"""Logical dumps of one database, and their restore."""

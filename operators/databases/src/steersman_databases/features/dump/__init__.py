@@ -1,0 +1,1 @@
+"""Logical dumps of a Database on a server, and their restore."""

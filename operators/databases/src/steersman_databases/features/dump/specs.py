@@ -1,0 +1,150 @@
+"""Jobs that dump and restore one database. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from steersman.api.apply import batch, core, meta
+from steersman.api.core_v1 import ResourceRequirements
+from steersman.meta import ObjectKey
+from steersman_databases.api import Backup, Database
+from steersman_databases.api.backup_common import BackupJobSettings, BackupSettings, period
+from steersman_databases.core.database_naming import MANAGED_BY, DatabaseNames
+from steersman_databases.engines.cluster_engine import DEFAULT_PULL_POLICY, PodTemplateSettings
+from steersman_databases.engines.naming import ClusterNames
+from steersman_databases.engines.versions import SUPPORTED_VERSIONS, image, version_tuple
+from steersman_databases.features.backup.model import is_finished, trigger_of
+from steersman_databases.features.backup.specs import (
+    STORE_MOUNT,
+    JobPlan,
+    job_of,
+    program_pod,
+    secret_volume,
+)
+from steersman_databases.features.dump.connection import JobConnection, owner_files, server_files
+from steersman_databases.specs.scheduling import auxiliary_affinity, with_scheduling
+
+STORE_KEY = "store.json"
+_SERVER_MOUNT = "/etc/steersman/server"
+_OWNER_MOUNT = "/etc/steersman/owner"
+_SOURCE_MOUNT = "/etc/steersman/source"
+_DEADLINE_SECONDS = 24 * 3600
+_COMPONENT = "dump"
+
+
+def dump_labels(database: Database) -> dict[str, str]:
+    """Labels of the Jobs of dumps, of their pods and ConfigMaps."""
+    prefix = "app.kubernetes.io"
+    return {
+        f"{prefix}/name": f"{database.engine}-{_COMPONENT}",
+        f"{prefix}/instance": database.metadata.name,
+        f"{prefix}/managed-by": MANAGED_BY,
+        f"{prefix}/component": _COMPONENT,
+    }
+
+
+def client_image(engine: str) -> str:
+    """Return the image with the newest client programs of an engine. They support older servers."""
+    return image(engine, max(SUPPORTED_VERSIONS[engine], key=version_tuple))
+
+
+def dump_plan(
+    database: Database,
+    settings: BackupSettings,
+    backup: Backup,
+    connection: JobConnection,
+    others: Iterable[Backup],
+) -> JobPlan:
+    """The plan of a dump.
+
+    Args:
+        others: all ``Backup`` objects of the database: retention keeps what they declare.
+    """
+    window = period(settings.retention.window)
+    assert window is not None
+    document: Mapping[str, object] = {
+        "format": 1,
+        "engine": database.engine,
+        "server": connection.document(),
+        "backup": {"name": backup.metadata.name, "uid": backup.metadata.uid, "trigger": trigger_of(backup)},
+        "retention": {
+            "window_seconds": int(window.total_seconds()),
+            "minimum_full_backups": settings.retention.minimum_full_backups,
+        },
+        "retain_until": {
+            other.status.backup_id: other.spec.retain_until.isoformat()
+            for other in others
+            if is_finished(other) and other.status.backup_id and other.spec.retain_until is not None
+        },
+    }
+    return JobPlan(
+        key=ClusterNames(database.key).backup_job(backup.metadata.uid),
+        subcommand="dump",
+        image=client_image(database.engine),
+        document=document,
+        settings=settings.jobs,
+        component=_COMPONENT,
+        deadline_seconds=_DEADLINE_SECONDS,
+    )
+
+
+def load_plan(database: Database, connection: JobConnection, backup_id: str | None) -> JobPlan:
+    """The plan of a restore.
+
+    Args:
+        backup_id: the dump. None is the last one of the source.
+    """
+    document: Mapping[str, object] = {
+        "format": 1,
+        "engine": database.engine,
+        "server": connection.document(),
+        **({} if backup_id is None else {"backup_id": backup_id}),
+    }
+    return JobPlan(
+        key=DatabaseNames(database.key).restore_job,
+        subcommand="load",
+        image=client_image(database.engine),
+        document=document,
+        settings=BackupJobSettings() if database.spec.backup is None else database.spec.backup.jobs,
+        component=_COMPONENT,
+        deadline_seconds=_DEADLINE_SECONDS,
+    )
+
+
+def dump_job(database: Database, plan: JobPlan, connection: JobConnection) -> batch.Job:
+    """The Job of `dump_plan`, without an owner."""
+    store = secret_volume("store", DatabaseNames(database.key).dump_store)
+    return _job(database, plan, {"store": (STORE_MOUNT, store), "server": (_SERVER_MOUNT, server_files(connection))})
+
+
+def load_job(database: Database, plan: JobPlan, connection: JobConnection) -> batch.Job:
+    """The Job of `load_plan`, without an owner."""
+    volumes = {
+        "source": (_SOURCE_MOUNT, secret_volume("source", plan.key)),
+        "server": (_SERVER_MOUNT, server_files(connection)),
+        "owner": (_OWNER_MOUNT, owner_files(database)),
+    }
+    return _job(database, plan, volumes)
+
+
+def store_secret(key: ObjectKey, labels: Mapping[str, str], document: Mapping[str, object]) -> core.Secret:
+    """The Secret with an object store for Jobs, without an owner."""
+    return core.Secret(
+        metadata=meta.ObjectMeta(name=key.name, namespace=key.namespace, labels=labels),
+        type="Opaque",
+        data={STORE_KEY: msgspec.json.encode(document, order="deterministic")},
+    )
+
+
+def _job(database: Database, plan: JobPlan, volumes: Mapping[str, tuple[str, core.Volume]]) -> batch.Job:
+    settings = plan.settings
+    pods = PodTemplateSettings(
+        resources=settings.resources or ResourceRequirements(),
+        node_selector=settings.node_selector,
+        tolerations=settings.tolerations,
+        priority_class=settings.priority_class_name or "",
+    )
+    pod = with_scheduling(pods, program_pod(plan, volumes, DEFAULT_PULL_POLICY), auxiliary_affinity(pods))
+    return job_of(plan, dump_labels(database), pod)

@@ -1,0 +1,230 @@
+"""Dumps and restores of PostgreSQL, with a real server and a real object store."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from database_support.dumps.job_runs import RETENTION, DumpJobs
+from database_support.servers.matrix import postgresqls
+from database_support.servers.postgresql import RealPostgreSQLServer
+from database_support.servers.real_server import ADMINISTRATOR
+from devcluster import database_servers
+from devcluster.store import local_store, programs
+from steersman_databases.engines import SqlCredentials
+from steersman_instance.dump import postgresql_client
+
+ROOT = database_servers.root(database_servers.SID)
+pytestmark = [
+    pytest.mark.skipif(ROOT is None, reason="restic is not unpacked: run python -m devcluster servers"),
+    pytest.mark.skipif(not programs.are_built(), reason="the object store is not built: run devcluster store build"),
+    pytest.mark.xdist_group("dumps-postgresql"),
+]
+OWNER, OTHER = SqlCredentials("clerk", "cl3rk: s\\cret"), SqlCredentials("cashier", "c4shier")
+_CLIENT_PROGRAMS = ("pg_dump", "pg_restore", "psql")
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[RealPostgreSQLServer]:
+    start = list(postgresqls().values())[-1]
+    with contextmanager(start)() as found:
+        assert isinstance(found, RealPostgreSQLServer)
+        for each in (OWNER, OTHER):
+            password = each.password.replace("'", "''")
+            found.run(f"CREATE ROLE {each.username} LOGIN PASSWORD '{password}'")
+        yield found
+
+
+@pytest.fixture
+def jobs(server: RealPostgreSQLServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[DumpJobs]:
+    assert ROOT is not None
+    clients = {name: server.programs / name for name in _CLIENT_PROGRAMS}
+    with local_store(tmp_path / "store") as store:
+        found = DumpJobs(
+            tmp_path / "pods",
+            store,
+            "postgresql",
+            server.endpoint,
+            ADMINISTRATOR,
+            {**clients, "restic": ROOT / "usr/bin/restic"},
+        )
+        found.directory.mkdir()
+        found.install(monkeypatch)
+        yield found
+
+
+@pytest.fixture
+def names(server: RealPostgreSQLServer, request: pytest.FixtureRequest) -> Generator[tuple[str, str]]:
+    """A database of the owner and an empty one, dropped afterwards."""
+    source, target = "orders = 'old'", "new orders"
+    for name, owner in ((source, OWNER), (target, OTHER)):
+        server.administer("CREATE DATABASE {} OWNER {}", name, owner.username)
+    yield source, target
+    for name in (source, target):
+        server.administer("DROP DATABASE {} WITH (FORCE)", name)
+    server.run("DROP ROLE IF EXISTS auditor, audits, nobody_else")
+
+
+def sql(server: RealPostgreSQLServer, database: str, *statements: str, user: SqlCredentials = OWNER) -> Sequence[Any]:
+    """Run statements in a database and return the rows of the last one."""
+    with psycopg.connect(
+        host=server.endpoint.host,
+        port=server.endpoint.port,
+        user=user.username,
+        password=user.password,
+        dbname=database,
+        autocommit=True,
+    ) as connection:
+        rows: Sequence[Any] = ()
+        for statement in statements:
+            cursor = connection.execute(statement.encode())
+            rows = cursor.fetchall() if cursor.description else ()
+        return rows
+
+
+def fill(server: RealPostgreSQLServer, database: str) -> None:
+    """Create objects of several kinds, with grants to roles."""
+    server.run("CREATE ROLE audits; CREATE ROLE auditor LOGIN PASSWORD 'secret' IN ROLE audits")
+    sql(
+        server,
+        database,
+        "CREATE SCHEMA shop",
+        "CREATE TABLE shop.orders (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, note text)",
+        "INSERT INTO shop.orders (note) SELECT 'note ' || n FROM generate_series(1, 1000) n",
+        "CREATE VIEW shop.recent AS SELECT * FROM shop.orders WHERE id > 990",
+        "CREATE FUNCTION shop.total() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM shop.orders'",
+        "GRANT USAGE ON SCHEMA shop TO audits",
+        "GRANT SELECT ON shop.orders TO audits",
+    )
+    server.administer("GRANT CONNECT ON DATABASE {} TO {}", database, "audits")
+
+
+def test_restore_into_empty_database_returns_objects_and_grants(
+    jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str]
+) -> None:
+    source, target = names
+    fill(server, source)
+    made = jobs.dump(source)
+    assert made["ok"], made
+    assert made["backup"]["type"] == "Full"
+    assert made["backup"]["size"] > 10_000
+    server.administer("REVOKE ALL ON DATABASE {} FROM audits", source)
+    sql(server, source, "DROP SCHEMA shop CASCADE")
+    server.run("DROP ROLE auditor, audits")
+    loaded = jobs.load(target, OTHER, backup_id=made["backup"]["id"])
+    assert loaded == {"ok": True, "restore": {"backup": made["backup"]["id"], "version": made["backup"]["version"]}}
+    assert sql(server, target, "SELECT shop.total(), (SELECT count(*) FROM shop.recent)", user=OTHER) == [(1000, 10)]
+    assert sql(server, target, "SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'shop'", user=OTHER) == [
+        (OTHER.username,)
+    ]
+    roles = "SELECT rolname, rolcanlogin FROM pg_roles WHERE rolname IN ('audits', 'auditor') ORDER BY 1"
+    assert server.administer(roles) == [("auditor", False), ("audits", False)]
+    server.run("ALTER ROLE auditor LOGIN PASSWORD 'secret'")
+    auditor = SqlCredentials("auditor", "secret")
+    assert sql(server, target, "SELECT count(*) FROM shop.orders", user=auditor) == [(1000,)]
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        sql(server, target, "DELETE FROM shop.orders", user=auditor)
+
+
+def test_restore_with_declared_schema_and_extension_succeeds(
+    jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str]
+) -> None:
+    source, target = names
+    sql(server, source, 'CREATE SCHEMA "my shop"', 'CREATE TABLE "my shop".t (n int)')
+    assert jobs.dump(source)["ok"]
+    sql(server, target, 'CREATE SCHEMA "my shop"', user=OTHER)
+    assert jobs.load(target, OTHER)["ok"]
+    assert sql(server, target, 'SELECT count(*) FROM "my shop".t', user=OTHER) == [(0,)]
+
+
+def test_restore_into_database_with_objects_is_refused(
+    jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str]
+) -> None:
+    source, target = names
+    sql(server, source, "CREATE TABLE t (n int)")
+    assert jobs.dump(source)["ok"]
+    sql(server, target, "CREATE TABLE mine (n int)", user=OTHER)
+    refused = jobs.load(target, OTHER)
+    assert refused["reason"] == "DatabaseNotEmpty"
+    assert "public.mine" in refused["message"]
+    assert sql(server, target, "SELECT to_regclass('t')", user=OTHER) == [(None,)]
+
+
+def test_failed_restore_leaves_nothing(jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str]) -> None:
+    source, target = names
+    sql(server, source, "CREATE TABLE a (n int)", "INSERT INTO a SELECT generate_series(1, 100000)")
+    # Only a superuser can create this function.
+    sql(
+        server,
+        source,
+        "CREATE FUNCTION f(internal) RETURNS internal LANGUAGE internal AS 'numeric_avg_serialize'",
+        user=ADMINISTRATOR,
+    )
+    assert jobs.dump(source)["ok"]
+    failed = jobs.load(target, OTHER)
+    assert failed["reason"] == "RestoreFailed"
+    assert "permission denied for language internal" in failed["message"]
+    assert sql(server, target, "SELECT to_regclass('a')", user=OTHER) == [(None,)]
+
+
+def test_second_pod_of_a_job_makes_no_second_dump(
+    jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str]
+) -> None:
+    backup = {"name": "orders-nightly", "uid": "8b6b1c8e-0000-0000-0000-000000000000", "trigger": "Schedule"}
+    first, second = (jobs.dump(names[0], backup=backup) for _ in range(2))
+    assert second["backup"]["id"] == first["backup"]["id"]
+
+
+def test_retention_removes_older_dumps(jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str]) -> None:
+    first = jobs.dump(names[0])
+    held = jobs.dump(names[0], retention=RETENTION, retain_until={first["backup"]["id"]: "2999-01-01T00:00:00Z"})
+    assert held["expired"] == []
+    last = jobs.dump(names[0], retention=RETENTION)
+    assert set(last["expired"]) == {first["backup"]["id"], held["backup"]["id"]} - {last["backup"]["id"]}
+    refused = jobs.load(names[1], OTHER, backup_id="20200101T000000Z")
+    assert refused["reason"] == "BackupNotFound"
+
+
+def old_major(_client: postgresql_client.PostgreSQLClient) -> int:
+    """Return the version of an old pg_dump."""
+    return 9
+
+
+def test_failures_are_reported_in_one_sentence(
+    jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = names
+    empty = jobs.load(target, OTHER)
+    assert empty["reason"] == "BackupNotFound"
+    missing = jobs.dump("no such database")
+    assert missing["reason"] == "ServerUnreachable"
+    assert 'database "no such database" does not exist' in missing["message"]
+    jobs.administrator = SqlCredentials("the-administrator", "wrong")
+    rejected = jobs.dump(source)
+    assert "password authentication failed" in rejected["message"]
+    assert "wrong" not in rejected["message"]
+    jobs.administrator = ADMINISTRATOR
+    with monkeypatch.context() as patched:
+        patched.setattr(postgresql_client.PostgreSQLClient, "program_major", old_major)
+        newer = jobs.dump(source)
+    assert newer["reason"] == "UnsupportedVersion"
+    assert [newer["ok"], rejected["ok"], missing["ok"]] == [False, False, False]
+
+
+def test_failed_dump_program_stores_nothing(
+    jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str], tmp_path: Path
+) -> None:
+    broken = tmp_path / "pods" / "bin" / "pg_dump"
+    broken.unlink()
+    script = '#!/bin/sh\n[ "$1" != --version ] || exec echo "pg_dump (PostgreSQL) 99.1"\n'
+    broken.write_text(script + "head -c 3000000 /dev/zero; echo 'pg_dump: error: disk on fire' >&2; exit 1\n")
+    broken.chmod(0o755)
+    failed = jobs.dump(names[0])
+    assert failed["reason"] == "DumpFailed"
+    assert "disk on fire" in failed["message"]
+    assert jobs.load(names[1], OTHER)["reason"] == "BackupNotFound"

@@ -1,0 +1,1 @@
+"""Dumps of real servers into a real object store."""

@@ -1,0 +1,120 @@
+"""Jobs of dumps and restores, run on this machine with the mounts of a pod."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from devcluster.store import ObjectStore
+from steersman_databases.engines import ServerEndpoint, SqlCredentials
+from steersman_instance import jobs
+from steersman_instance.paths import InstancePaths
+
+PASSPHRASE = "cGFzc3BocmFzZSBmb3IgdGVzdHMgb25seSwgMzIgYg=="
+PATH = "default/database.orders/0a1b2c3d"
+RETENTION = {"window_seconds": 0, "minimum_full_backups": 1}
+
+
+@dataclass
+class DumpJobs:
+    """Runs Jobs against a server and an object store.
+
+    Args:
+        directory: of this test.
+        programs: the client programs of the image, by name.
+    """
+
+    directory: Path
+    store: ObjectStore
+    engine: str
+    endpoint: ServerEndpoint
+    administrator: SqlCredentials
+    programs: Mapping[str, Path]
+    count: int = field(default=0, init=False)
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Put the client programs first in the search path."""
+        directory = self.directory / "bin"
+        directory.mkdir()
+        for name, program in self.programs.items():
+            (directory / name).symlink_to(program)
+        monkeypatch.setenv("PATH", f"{directory}:/usr/bin:/bin")
+
+    def dump(self, database: str, **fields: Any) -> dict[str, Any]:
+        """Run the Job of a dump and return its result."""
+        backup = {"name": "orders-nightly", "uid": str(uuid.uuid4()), "trigger": "Schedule"}
+        return self.run("dump", database, {"backup": backup, **fields})
+
+    def load(self, database: str, owner: SqlCredentials, **fields: Any) -> dict[str, Any]:
+        """Run the Job of a restore and return its result."""
+        return self.run("load", database, fields, owner)
+
+    def run(
+        self, program: str, database: str, fields: Mapping[str, Any], owner: SqlCredentials | None = None
+    ) -> dict[str, Any]:
+        """Run a Job in a new pod and return its result."""
+        self.count += 1
+        pod = self.directory / f"pod-{self.count}"
+        paths = self.mount(pod, owner)
+        server = {"host": self.endpoint.host, "port": self.endpoint.port, "database": database, "tls": "Require"}
+        document = {"format": 1, "engine": self.engine, "server": server, **fields}
+        (pod / "job.json").write_text(json.dumps(document))
+        jobs.main(program, ["--spec", str(pod / "job.json")], paths)
+        self.require_private(pod / "run")
+        return cast("dict[str, Any]", json.loads(paths.termination_log.read_text()))
+
+    def mount(self, pod: Path, owner: SqlCredentials | None) -> InstancePaths:
+        """Create the files of a pod."""
+        for name in ("store", "server", "owner", "run"):
+            (pod / name).mkdir(parents=True)
+        (pod / "store" / "store.json").write_text(json.dumps(self.document()))
+        _write(pod / "server", self.administrator)
+        if owner is not None:
+            _write(pod / "owner", owner)
+        return InstancePaths(
+            run=pod / "run",
+            store_file=pod / "store" / "store.json",
+            source_store_file=pod / "store" / "store.json",
+            server=pod / "server",
+            owner=pod / "owner",
+            termination_log=pod / "termination-log",
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the content of the store file."""
+        return {
+            "format": 1,
+            "engine": self.engine,
+            "cluster_uid": "0a1b2c3d-0000-0000-0000-000000000000",
+            "path": PATH,
+            "bucket": self.store.bucket,
+            "endpoint": self.store.host_endpoint,
+            "region": self.store.region,
+            "addressing": "Path",
+            "ca": self.store.ca_file.read_text(),
+            "accessKeyId": self.store.credentials.access_key_id,
+            "secretAccessKey": self.store.credentials.secret_access_key,
+            "passphrase": PASSPHRASE,
+        }
+
+    @staticmethod
+    def require_private(run: Path) -> None:
+        """Assert that only the user of the pod can read its files."""
+        readable = [str(path) for path in run.rglob("*") if path.is_file() and path.stat().st_mode & 0o077]
+        assert readable == []
+
+
+def reasons(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the reasons of results."""
+    return [str(each.get("reason", "")) for each in results]
+
+
+def _write(directory: Path, credentials: SqlCredentials) -> None:
+    (directory / "username").write_text(credentials.username)
+    (directory / "password").write_text(credentials.password)
