@@ -14,7 +14,7 @@ from steersman.api.coordination_v1 import Lease, LeaseSpec
 from steersman.api.core_v1 import ConfigMap, Pod, Service, ServiceSpec
 from steersman.api.core_v1 import ServicePort as CorePort
 from steersman.api.discovery_v1 import EndpointSlice
-from steersman.errors import ApiStatus, Forbidden, Invalid
+from steersman.errors import ApiError, ApiStatus, BadRequest, Forbidden, Invalid
 from steersman_testing import InMemoryApiServer, matching, virtual_time
 
 from leader_operator.api.v1.leaderservice import (
@@ -269,13 +269,22 @@ async def test_name_conflict_does_not_split_the_publication(apiserver: InMemoryA
         assert world.reason() == "NameTaken"
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [
+        Forbidden(ApiStatus("denied by policy", "Forbidden", 403)),
+        BadRequest(ApiStatus("denied by policy", "", 400)),
+    ],
+    ids=["forbidden", "bad request"],
+)
 @virtual_time
-async def test_refused_service_does_not_split_the_publication(apiserver: InMemoryApiServer) -> None:
+async def test_refused_service_does_not_split_the_publication(
+    refused: ApiError, apiserver: InMemoryApiServer
+) -> None:
     async with cluster(apiserver) as world:
         await world.create()
         await world.create_pods(2)
         await world.wait_for_leader("orders-0")
-        refused = Forbidden(ApiStatus("denied by policy", "Forbidden", 403))
         apiserver.fail_next(matching("PATCH", "/services/orders"), refused, times=1000)
         await world.user.patch(
             LeaderService, KEY, MergePatch({"spec": {"ports": [{"port": 81, "targetPort": 8080}]}})

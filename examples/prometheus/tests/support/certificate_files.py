@@ -19,9 +19,9 @@ _NAME = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "orders")])
 EC_PARAMETERS = b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"
 
 
-def new_pair(*, password: str = "") -> tuple[bytes, bytes]:
+def new_pair(curve: ec.EllipticCurve | None = None, *, password: str = "") -> tuple[bytes, bytes]:
     """Return a self-signed certificate and its key in PEM."""
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    key, now = ec.generate_private_key(curve or ec.SECP256R1()), datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder(_NAME, _NAME, key.public_key(), x509.random_serial_number())
         .not_valid_before(now)

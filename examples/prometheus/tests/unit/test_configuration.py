@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives.asymmetric import ec
 from steersman.api.meta_v1 import LabelSelector
 from steersman.meta import decode_builtins
 
@@ -199,6 +200,10 @@ def test_external_labels_name_server_and_keep_dollar() -> None:
             "spec.endpoints[0].authorization.credentials",
         ),
         (
+            {"authorization": {"type": "BAS\u0130C", "credentials": {"name": "token", "key": "token"}}},
+            "spec.endpoints[0].authorization.type",
+        ),
+        (
             {"authorization": {"type": "Basic", "credentials": {"name": "token", "key": "token"}}},
             "spec.endpoints[0].authorization.type",
         ),
@@ -216,6 +221,8 @@ def test_invalid_endpoint_names_field(endpoint: dict[str, Any], field: str) -> N
 CERTIFICATE, KEY = new_pair()
 OTHER_CERTIFICATE, OTHER_KEY = new_pair()
 _, ENCRYPTED_KEY = new_pair(password="secret")
+UNSUPPORTED = new_pair(ec.SECP256K1())
+"""Go has no such curve."""
 
 
 def tls_problem(**contents: bytes) -> str:
@@ -238,6 +245,12 @@ def tls_problem(**contents: bytes) -> str:
         ({"cert": CERTIFICATE, "key": b"key"}, "keySecret refers to content without an unencrypted private key."),
         ({"cert": CERTIFICATE, "key": ENCRYPTED_KEY}, "keySecret refers to content without an unencrypted private"),
         ({"cert": CERTIFICATE, "key": OTHER_KEY}, "keySecret refers to the key of another certificate."),
+        ({"ca": UNSUPPORTED[0]}, "ca.secret refers to content without a valid certificate."),
+        (
+            {"cert": UNSUPPORTED[0], "key": UNSUPPORTED[1]},
+            "cert.secret refers to content without a valid certificate.",
+        ),
+        ({"ca": CERTIFICATE + b"#" * 200_000}, "ca.secret has over 131072 bytes"),
     ],
 )
 def test_certificate_that_prometheus_rejects_names_field(contents: dict[str, bytes], problem: str) -> None:

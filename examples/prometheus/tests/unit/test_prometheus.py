@@ -10,7 +10,7 @@ import yaml
 from steersman import FrozenDict, MergePatch, ObjectKey, ObjectMeta
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import Namespace, Pod, Secret
-from steersman.errors import ApiError, ApiStatus, Forbidden, Invalid, NotFound
+from steersman.errors import ApiError, ApiStatus, BadRequest, Forbidden, InternalError, Invalid, NotFound
 from steersman.meta import decode_builtins
 from steersman_testing import InMemoryApiServer, virtual_time
 from steersman_testing.apiserver import matching
@@ -206,6 +206,26 @@ async def test_rejected_configuration_is_reported(apiserver: InMemoryApiServer) 
         await world.wait_reconciled()
 
 
+@pytest.mark.parametrize("name", [None, "a/b", "..", "%2e"])
+@virtual_time
+async def test_impossible_reference_affects_no_other_monitor(name: str | None, apiserver: InMemoryApiServer) -> None:
+    async with monitoring_harness(apiserver) as world:
+        reference = {"key": "token"} if name is None else {"name": name, "key": "token"}
+        bad = service_monitor("bad", {"port": "web", "authorization": {"credentials": reference}})
+        await world.user.create(bad)
+        await world.user.create(prometheus())
+        await world.wait_reconciled()
+        await world.user.create(service_monitor("later"))
+
+        async def is_scraped() -> bool:
+            return "/later/" in world.running_text()
+
+        await world.wait_until(is_scraped, 60)
+        rejected = await world.accepted(ServiceMonitor, bad.key)
+        assert rejected is not None
+        assert "cannot be read" in (rejected.message or "")
+
+
 @virtual_time
 async def test_credentials_follow_their_secret(apiserver: InMemoryApiServer) -> None:
     async with monitoring_harness(apiserver) as world:
@@ -259,10 +279,10 @@ async def test_too_large_configuration_is_reported(apiserver: InMemoryApiServer)
         await world.user.create(prometheus())
         await world.wait_reconciled()
         certificate, _ = new_pair()
-        for name in ("one", "two"):
+        for name in (f"monitor-{number}" for number in range(12)):
             metadata = ObjectMeta(name=name, namespace="default")
             await world.user.create(
-                Secret(metadata=metadata, data=FrozenDict({"ca": certificate + b"x" * 600 * 1024}))
+                Secret(metadata=metadata, data=FrozenDict({"ca": certificate + b"x" * 100 * 1024}))
             )
             tls = {"ca": {"secret": {"name": name, "key": "ca"}}}
             await world.user.create(service_monitor(name, {"port": "web", "tlsConfig": tls}))
@@ -295,10 +315,12 @@ async def test_options_reach_the_pods(apiserver: InMemoryApiServer) -> None:
 UNWRITABLE = [
     Invalid(ApiStatus("spec.endpoints: Required value", "Invalid", 422)),
     Forbidden(ApiStatus("denied by policy", "Forbidden", 403)),
+    BadRequest(ApiStatus("denied by webhook", "", 400)),
+    InternalError(ApiStatus("webhook is unreachable", "InternalError", 500)),
 ]
 
 
-@pytest.mark.parametrize("error", UNWRITABLE, ids=["invalid", "forbidden"])
+@pytest.mark.parametrize("error", UNWRITABLE, ids=["invalid", "forbidden", "denied", "unreachable webhook"])
 @virtual_time
 async def test_unwritable_verdict_does_not_block_deletion(error: ApiError, apiserver: InMemoryApiServer) -> None:
     async with monitoring_harness(apiserver) as world:

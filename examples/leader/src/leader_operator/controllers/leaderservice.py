@@ -12,7 +12,7 @@ from steersman.api.core_v1 import ConfigMap, Pod, Service
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import MergePatch
 from steersman.controller import field_changed
-from steersman.errors import Forbidden, Invalid, NameConflict, NotFound
+from steersman.errors import ApiError, Conflict, NameConflict, NotFound
 
 from leader_operator.api.v1.leaderservice import Leader, LeaderService
 from leader_operator.controllers.choice import (
@@ -35,8 +35,8 @@ from leader_operator.sidecar.terms import highest_term
 
 _MAX_RETRY_DELAY_SECONDS = 60.0
 _OWNED = (Service, EndpointSlice, ConfigMap)
-# They last until a user acts.
-_REFUSALS = (NameConflict, Forbidden, Invalid)
+# ValueError: a name that no object can have.
+_REFUSALS = (NameConflict, ApiError, ValueError)
 
 
 class LeaderServiceReconciler(Reconciler[LeaderService]):
@@ -68,7 +68,7 @@ class LeaderServiceReconciler(Reconciler[LeaderService]):
         await self.status(service, leader=leader, conditions=conditions)
 
     async def update_status(self, service: LeaderService, outcome: ReconcileOutcome) -> None:
-        if isinstance(outcome.error, _REFUSALS):
+        if isinstance(outcome.error, _REFUSALS) and not isinstance(outcome.error, Conflict):
             await self.status(service, conditions=[refused_condition(service, outcome.error)])
 
     async def _find_leader(self, service: LeaderService, pods: Sequence[Pod]) -> tuple[Pod | None, Leader | None]:

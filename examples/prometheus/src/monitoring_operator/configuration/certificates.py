@@ -10,11 +10,13 @@ import re
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from monitoring_operator.configuration.problems import InvalidMonitor
 
 _NO_CERTIFICATE = "refers to content without a valid certificate"
+_CURVES = (ec.SECP224R1, ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _FORMAT = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _PRIVATE_KEY = re.compile(rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----.+?-----END \1PRIVATE KEY-----", re.DOTALL)
@@ -54,12 +56,23 @@ def check_key(field: str, content: bytes, certificate: bytes) -> None:
         raise InvalidMonitor(field, "refers to the key of another certificate", "Store the key of the certificate.")
 
 
+def _is_supported(key: object) -> bool:
+    """Return True if Go, hence Prometheus, supports such keys.
+
+    Source: Go documentation, package crypto/x509, ParsePKIXPublicKey.
+    """
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return isinstance(key.curve, _CURVES)
+    return isinstance(key, rsa.RSAPublicKey | ed25519.Ed25519PublicKey)
+
+
 def _load(content: bytes) -> x509.Certificate | None:
     """Return the first certificate, or None."""
     if (block := _CERTIFICATE.search(content)) is None:
         return None
     try:
-        return x509.load_pem_x509_certificate(block[0])
+        certificate = x509.load_pem_x509_certificate(block[0])
+        return certificate if _is_supported(certificate.public_key()) else None
     except (ValueError, UnsupportedAlgorithm):
         return None
 

@@ -15,6 +15,7 @@ from monitoring_operator.configuration.problems import InvalidMonitor
 
 Monitor = ServiceMonitor | PodMonitor
 
+_MAX_BYTES = 128 * 1024
 DIRECTORY = "../declared"
 """Directory of the files, relative to the configuration."""
 
@@ -53,7 +54,9 @@ class CredentialFiles:
         source = _source(self._namespace, selector)
         data = self._contents.get(source)
         if data is None:
-            problem = f"refers to {source.kind} {source.namespace}/{source.name}, which does not exist"
+            problem = (
+                f"refers to {source.kind} {source.namespace}/{source.name}, which does not exist or cannot be read"
+            )
             raise InvalidMonitor(field, problem, f"Create the {source.kind}, or change the reference.")
         if selector.key not in data:
             problem = f"refers to key {selector.key!r}, which {source.kind} {source.namespace}/{source.name} lacks"
@@ -64,12 +67,16 @@ class CredentialFiles:
         """Return the path of the file with the content of a key.
 
         Raises:
-            InvalidMonitor: the object or the key does not exist.
+            InvalidMonitor: the object or the key does not exist, or the monitor has too many bytes of credentials.
         """
         content = self.read(field, selector)
         identity = "\0".join((*_source(self._namespace, selector), selector.key))
         name = f"credential-{hashlib.sha256(identity.encode()).hexdigest()[:24]}"
         self.files[name] = content
+        if sum(map(len, self.files.values())) > _MAX_BYTES:
+            # All monitors share one Secret of 1 MiB.
+            problem = f"has over {_MAX_BYTES} bytes, with the other credentials of the monitor"
+            raise InvalidMonitor(field, problem, "Store only the certificates that the targets need.")
         return f"{DIRECTORY}/{name}"
 
 

@@ -5,6 +5,7 @@ The labels of targets are those of prometheus-operator: namespace, service, pod,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from steersman.api.core_v1 import ConfigMapKeySelector, SecretKeySelector
@@ -36,6 +37,8 @@ from monitoring_operator.configuration.relabeling import (
 )
 
 _META = "__meta_kubernetes"
+# Source: RFC 9110, 5.6.2.
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]*")
 
 
 def jobs_of(monitor: Monitor, credentials: CredentialFiles, default_interval: str) -> list[ScrapeConfig]:
@@ -180,6 +183,9 @@ def _authentication(
         return _basic_auth(endpoint, f"{field}.basicAuth", credentials), None
     if header is None or header.credentials is None:
         return None, None
+    if header.type is not None and not _TOKEN.fullmatch(header.type.strip()):
+        # Prometheus compares without case, and some letters of Unicode are lower-case ASCII then.
+        raise InvalidMonitor(f"{field}.authorization.type", f"is {header.type!r}", "Use a type such as Bearer.")
     if (header.type or "").strip().lower() == "basic":
         raise InvalidMonitor(f"{field}.authorization.type", "is Basic", "Use basicAuth instead.")
     path = credentials.path(f"{field}.authorization.credentials", header.credentials)

@@ -16,7 +16,7 @@ from steersman import (
     find_condition,
     set_condition,
 )
-from steersman.errors import Forbidden, Invalid
+from steersman.errors import ApiError, Conflict
 from steersman.meta import to_builtins
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Clock
@@ -120,9 +120,11 @@ class BindingWriter:
             if await self._exists(obj):
                 self._without_bindings.add(type(obj))
             return
-        except (Invalid, Forbidden) as error:
-            # An object from before its CRD was tightened, or that a policy protects, must not block the others, or
-            # the deletion of a Prometheus.
+        except ApiError as error:
+            if isinstance(error, Conflict):
+                raise
+            # An object from before its CRD was tightened, or that a policy or a webhook protects, must not block the
+            # others, or the deletion of a Prometheus. The next reconcile tries again.
             log.warning("status of the object not written", object=str(obj.key), error=str(error))
             return
         if patched.status.bindings != wanted:

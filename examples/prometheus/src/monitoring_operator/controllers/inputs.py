@@ -7,12 +7,16 @@ from functools import partial
 
 from steersman import CachedClient, NotFound, ObjectKey
 from steersman.api.core_v1 import ConfigMap, Namespace, Secret
+from steersman.errors import ApiError, Conflict, ServerError, TooManyRequests, Unauthorized
+from steersman.observability.logging import get_logger
 
 from monitoring_operator.api.v1.podmonitor import PodMonitor
 from monitoring_operator.api.v1.prometheus import Prometheus
 from monitoring_operator.api.v1.prometheusrule import PrometheusRule
 from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
 from monitoring_operator.configuration import Inputs, Monitor, SourceObject, select, source_objects
+
+log = get_logger("inputs")
 
 
 async def read_inputs(client: CachedClient, prometheus: Prometheus) -> Inputs:
@@ -39,7 +43,10 @@ async def read_inputs(client: CachedClient, prometheus: Prometheus) -> Inputs:
 async def _read_contents(
     client: CachedClient, monitors: Iterable[Monitor]
 ) -> dict[SourceObject, Mapping[str, bytes]]:
-    """Return the data of the objects that exist. They are read from the API server, since only metadata is cached."""
+    """Return the data of the objects that exist. They are read from the API server, since only metadata is cached.
+
+    An object that cannot be read counts as missing, so that it affects no other monitor.
+    """
     contents: dict[SourceObject, Mapping[str, bytes]] = {}
     for source in sorted({source for monitor in monitors for source in source_objects(monitor)}):
         key = ObjectKey(source.namespace, source.name)
@@ -49,6 +56,16 @@ async def _read_contents(
             else:
                 config_map = await client.live.get(ConfigMap, key)
                 contents[source] = {name: text.encode() for name, text in config_map.data.items()}
-        except NotFound:
+        except (NotFound, ValueError):
+            # ValueError: the name cannot be that of an object.
             continue
+        except ApiError as error:
+            if is_transient(error):
+                raise
+            log.warning("referenced object not read", kind=source.kind, object=str(key), error=str(error))
     return contents
+
+
+def is_transient(error: ApiError) -> bool:
+    """Return True if the same request may succeed soon."""
+    return isinstance(error, Conflict | ServerError | TooManyRequests | Unauthorized)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import time
 
 import msgspec
 
 from monitoring_operator.servers.report import ServerReport, Unreachable, parse_report
 
 _TIMEOUT_SECONDS = 5.0
-_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+_RESPONSE_SECONDS = 10.0
+_MAX_RESPONSE_BYTES = 16 * 1024 * 1024
+_CHUNK_BYTES = 64 * 1024
 
 
 class _Data(msgspec.Struct):
@@ -53,7 +56,7 @@ class HttpServers:
         try:
             connection.request("GET", path)
             response = connection.getresponse()
-            content = response.read(_MAX_RESPONSE_BYTES + 1)
+            content = _read(response)
         finally:
             connection.close()
         if response.status != http.client.OK:
@@ -61,3 +64,17 @@ class HttpServers:
         if len(content) > _MAX_RESPONSE_BYTES:
             raise ValueError(f"{path} has over {_MAX_RESPONSE_BYTES} bytes")
         return content
+
+
+def _read(response: http.client.HTTPResponse) -> bytes:
+    """Return the content, or one byte more than the limit.
+
+    The timeout of the connection applies to each of its bytes, so a server that trickles them needs a deadline.
+    """
+    deadline = time.monotonic() + _RESPONSE_SECONDS
+    content = bytearray()
+    while chunk := response.read1(min(_CHUNK_BYTES, _MAX_RESPONSE_BYTES + 1 - len(content))):
+        content += chunk
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the response is not complete after {_RESPONSE_SECONDS:.0f} s")
+    return bytes(content)

@@ -45,7 +45,9 @@ class ServicePort(FrozenStruct):
 class PublishSpec(FrozenStruct):
     """Further ways to publish the leader."""
 
-    config_map: Annotated[str | None, Field(min_length=1, max_length=253)] = None
+    config_map: (
+        Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")] | None
+    ) = None
     """Name of a ConfigMap that the operator creates. Its key leader.json has leader, term and address."""
     headless: bool = False
     """Creates the headless Service NAME-leader. Its DNS name resolves to the leader."""
