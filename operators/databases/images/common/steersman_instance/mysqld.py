@@ -60,7 +60,9 @@ def running_server(
     """
     run.mkdir(parents=True, exist_ok=True)
     socket, log = run / "job.sock", run / "job.log"
-    socket.unlink(missing_ok=True)
+    for left in (socket, run / "job.sock.lock"):
+        # After a kill, the process ID in the lock may be that of another process.
+        left.unlink(missing_ok=True)
     base = {
         "datadir": str(data),
         "socket": str(socket),

@@ -62,4 +62,4 @@ def test_accounts_created_despite_session_defaults(server: RealPostgreSQLServer)
         server.administer(f"ALTER ROLE {{}} SET {setting}", ADMINISTRATOR.username)
     for _ in range(2):
         role.ensure_accounts()
-        assert server.administer(MADE) == [(6,)]
+        assert server.administer(MADE) == [(7,)]

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from database_support.process_state import preserved_process_state
 from devcluster.store import ObjectStore
 from steersman_databases.engines import ServerEndpoint, SqlCredentials
 from steersman_instance import jobs
@@ -65,7 +66,8 @@ class DumpJobs:
         server = {"host": self.endpoint.host, "port": self.endpoint.port, "database": database, "tls": "Require"}
         document = {"format": 1, "engine": self.engine, "server": server, **fields}
         (pod / "job.json").write_text(json.dumps(document))
-        jobs.main(program, ["--spec", str(pod / "job.json")], paths)
+        with preserved_process_state():
+            jobs.main(program, ["--spec", str(pod / "job.json")], paths)
         self.require_private(pod / "run")
         return cast("dict[str, Any]", json.loads(paths.termination_log.read_text()))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from database_support.process_state import preserved_process_state
 from steersman_instance import jobs
 from steersman_instance.archive.errors import ArchiveError
 from steersman_instance.backup import postgresql
@@ -35,7 +36,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: object, spec: 
     file = tmp_path / "job.json"
     file.write_text(json.dumps(spec))
     paths = replace(PATHS, termination_log=tmp_path / "log")
-    code = jobs.main("backup", ["--spec", str(file)], paths)
+    with preserved_process_state():
+        code = jobs.main("backup", ["--spec", str(file)], paths)
     return code, json.loads(paths.termination_log.read_text())
 
 
