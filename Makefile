@@ -53,12 +53,12 @@ demo-operator: $(READY) ## An example operator and an API server on this machine
 	@$(BIN)/python examples/myapp/demo
 
 .PHONY: test
-test: $(READY) ## Unit tests of all packages, without root, Go or database servers (5 min)
+test: $(READY) ## Unit tests of all packages, without root, Go or database servers (8 min)
 	@# One worker more than cores, since some tests wait for processes.
 	@$(BIN)/pytest -n 3 --dist loadgroup --durations 30 --junitxml build/junit-unit.xml $(UNIT)
 
 .PHONY: test-integration
-test-integration: $(READY) ## Tests with a real API server and real database servers (12 min, plus 9 min for one build)
+test-integration: $(READY) ## Tests with a real API server and real database servers (17 min, plus 9 min for one build)
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m devcluster packages $(SERVERS)
 	@$(BIN)/python -m devcluster servers
