@@ -82,8 +82,8 @@ _DIALECTS: Mapping[Engine, _Dialect] = {
 
 
 @dataclass(frozen=True)
-class MySQLUserQuery:
-    """Collector of a query on MySQL."""
+class _UserQueryCollector:
+    """Common fields of the collectors of both engines."""
 
     query: UserQuery
 
@@ -98,6 +98,11 @@ class MySQLUserQuery:
     @property
     def metrics(self) -> Sequence[Metric]:
         return tuple(self.query.values.values())
+
+
+@dataclass(frozen=True)
+class MySQLUserQuery(_UserQueryCollector):
+    """Collector of a query on MySQL."""
 
     def collect(self, session: Session) -> Reading:
         """See `Collector.collect`."""
@@ -131,23 +136,10 @@ class DatabaseSessions:
 
 
 @dataclass(frozen=True)
-class PostgreSQLUserQuery:
+class PostgreSQLUserQuery(_UserQueryCollector):
     """Collector of a query on PostgreSQL, with the label ``database``."""
 
-    query: UserQuery
     maintenance_database: str = "postgres"
-
-    @property
-    def name(self) -> str:
-        return f"query_{self.query.name}"
-
-    @property
-    def interval_seconds(self) -> float:
-        return self.query.interval_seconds
-
-    @property
-    def metrics(self) -> Sequence[Metric]:
-        return tuple(self.query.values.values())
 
     def collect(self, session: DatabaseSessions) -> Reading:
         """See `Collector.collect`."""
