@@ -114,5 +114,21 @@ def test_failover_with_unresponsive_store_leaves_no_gap(written: ClusterUnderTes
     clone.delete()
 
 
+def test_full_store_is_reported_and_caught_up(written: ClusterUnderTest, store: ObjectStore) -> None:
+    written.sql("CREATE TABLE kept (number INT PRIMARY KEY)", DATABASE)
+    pods = written.pods()
+    store.fill()
+    try:
+        written.sql("INSERT INTO kept VALUES (1)", DATABASE)
+        written.until("it is reported", lambda: _archiving(written).get("status") == "False", 120)
+        written.sql("INSERT INTO kept VALUES (2)", DATABASE)
+        after = datetime.now(UTC)
+    finally:
+        store.end_faults()
+    written.wait_reason("Archiving", "ContinuousArchiving", 240)
+    wait_archived_after(written, after)
+    assert written.pods() == pods, "neither a restart nor a failover"
+
+
 def _archiving(cluster: ClusterUnderTest) -> dict[str, Any]:
     return cluster.namespace_client.condition(cluster.kind, cluster.name, "ContinuousArchiving")
