@@ -21,20 +21,30 @@ _Type = Annotated[
 @on_cluster
 def backup_command(
     place: CommandContext,
-    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", show_default=False)],
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", show_default=False)] = "",
+    database: Annotated[str, typer.Option(help="Dump this Database on a server of serverRef instead.")] = "",
     type_: _Type = "Full",
     wait: Annotated[bool, typer.Option(help="Wait for completion.")] = True,
     timeout: Annotated[float, typer.Option(help="Seconds to wait.", min=0)] = 3600,
 ) -> None:
-    """Make a backup of a cluster.
+    """Make a backup of a cluster, or a dump of a Database.
 
     Example: kubectl steersman backup shop
 
     Example: kubectl steersman backup shop --type Incremental --no-wait
+
+    Example: kubectl steersman backup --database orders
     """
+    if bool(cluster) == bool(database):
+        raise typer.BadParameter("name a cluster, or a Database with --database")
+    if database and type_ != "Full":
+        raise typer.BadParameter("each dump is complete: leave it out with --database", param_hint="--type")
 
     async def work(client: Client, namespace: str) -> backups.BackupReport:
-        created = await backups.request(client, ObjectKey(namespace, cluster), type_)
+        if database:
+            created = await backups.request_dump(client, ObjectKey(namespace, database))
+        else:
+            created = await backups.request(client, ObjectKey(namespace, cluster), type_)
         return backups.report(await backups.wait(client, created, timeout) if wait else created)
 
     found = place.run(work)

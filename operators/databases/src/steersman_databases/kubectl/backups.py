@@ -11,8 +11,8 @@ from rich.table import Table
 
 from steersman.client import Client, MergePatch
 from steersman.meta import FrozenStruct, ObjectKey, ObjectMeta, find_condition
-from steersman_databases.api import Backup, BackupSpec, Cluster
-from steersman_databases.api.backup import BackupClusterReference
+from steersman_databases.api import Backup, BackupSpec, Cluster, Database
+from steersman_databases.api.backup import BackupClusterReference, BackupDatabaseReference
 from steersman_databases.api.backup_common import BackupType
 from steersman_databases.core.sizes import format_bytes
 from steersman_databases.features.verification.model import VERIFIED, VERIFY_ANNOTATION
@@ -39,20 +39,36 @@ class BackupReport(FrozenStruct):
     message: str | None = None
 
 
-async def request(client: Client, key: ObjectKey, type_: BackupType | None) -> Backup:
+async def request(client: Client, key: ObjectKey, type_: BackupType) -> Backup:
     """Create a ``Backup`` of a cluster.
-
-    Args:
-        type_: None for the default of the engine: a full backup.
 
     Raises:
         OperationRejected: the cluster has no ``spec.backup``.
     """
     cluster = await find_cluster(client, key)
-    if cluster.spec.backup is None:
-        kind = type(cluster).api_resource.kind
-        raise OperationRejected(f"{kind} {key.name} has no spec.backup. Declare an object store there")
-    spec = BackupSpec(cluster_ref=_reference(cluster), type=type_ or "Full")
+    return await _create(client, cluster, BackupSpec(cluster_ref=_reference(cluster), type=type_))
+
+
+async def request_dump(client: Client, key: ObjectKey) -> Backup:
+    """Create a ``Backup`` of a ``Database`` on a server of ``serverRef``.
+
+    Raises:
+        OperationRejected: the database has no ``spec.backup``, or is in a cluster, which is backed up instead.
+    """
+    database = await client.get(Database, key)
+    if database.spec.server_ref is None:
+        cluster = key.name if database.spec.cluster_ref is None else database.spec.cluster_ref.name
+        raise OperationRejected(f"Database {key.name} has no serverRef: back up its cluster {cluster} instead")
+    reference = BackupDatabaseReference(name=key.name)
+    return await _create(client, database, BackupSpec(database_ref=reference))
+
+
+async def _create(client: Client, source: Cluster | Database, spec: BackupSpec) -> Backup:
+    key = source.key
+    if source.spec.backup is None:
+        raise OperationRejected(
+            f"{type(source).api_resource.kind} {key.name} has no spec.backup. Declare an object store there"
+        )
     metadata = ObjectMeta(name=f"{key.name}-{datetime.now(UTC):%Y%m%d%H%M%S}", namespace=key.namespace)
     return await client.create(Backup(metadata=metadata, spec=spec))
 
