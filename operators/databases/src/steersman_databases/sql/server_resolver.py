@@ -32,6 +32,7 @@ from steersman_databases.features.certificates import authorities as certificate
 from steersman_databases.sql import tenancy
 
 T = TypeVar("T", bound=Object)
+_MAX_CREDENTIAL_BYTES = 1024
 
 SqlEngineFactory = Callable[[str], SqlEngine]
 """Returns the SQL engine of a name."""
@@ -206,6 +207,9 @@ class ServerResolver:
                 raise ServerNotResolved("AdministratorSecretMissing", f"Secret {key.name} has no key {name}")
             if b"\0" in secret.data[name]:
                 reported = f"Secret {key.name} has a NUL character in its key {name}"
+                raise ServerNotResolved("AdministratorSecretMissing", reported)
+            if len(secret.data[name]) > _MAX_CREDENTIAL_BYTES:
+                reported = f"Secret {key.name} has more than {_MAX_CREDENTIAL_BYTES} bytes in its key {name}"
                 raise ServerNotResolved("AdministratorSecretMissing", reported)
         return secret
 

@@ -242,5 +242,7 @@ async def test_administrator_name_is_validated(key: str) -> None:
         entries = {"username": ADMINISTRATOR.username, "password": ADMINISTRATOR.password}
         await world.secret("admin", {**entries, key: entries[key] + "\0"})
         await world.wait_failed(f"Secret admin has a NUL character in its key {key}")
+        await world.secret("admin", {**entries, key: "x" * 1025})
+        await world.wait_failed(f"Secret admin has more than 1024 bytes in its key {key}")
         await world.secret("admin", entries)
         await world.ready()

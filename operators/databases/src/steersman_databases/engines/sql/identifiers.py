@@ -48,14 +48,19 @@ def check_not_administrator(username: str, administrator: str) -> None:
         raise InvalidName("username", username, "it is the administrator of this server: choose another username")
 
 
-def check_password(password: str) -> None:
-    """Reject passwords that servers truncate or ignore silently.
+def check_password(password: str, max_bytes: int) -> None:
+    """Reject passwords that servers truncate or ignore silently, or that cost much to hash.
+
+    Args:
+        max_bytes: longest password that the engine supports.
 
     Raises:
         InvalidName: the message does not contain the password.
     """
     if not password:
         raise InvalidName("password", "", "it is empty: set it in the Secret")
+    if len(password.encode(errors="surrogatepass")) > max_bytes:
+        raise InvalidName("password", "", f"it is longer than {max_bytes} bytes: set a shorter one in the Secret")
     if "\0" in password:
         raise InvalidName("password", "", "it contains a NUL character: remove it")
     if any(unicodedata.category(character) == "Cs" for character in password):

@@ -12,6 +12,7 @@ from steersman_databases.engines.memfd import memory_file
 from steersman_databases.features.certificates.x509 import (
     CertificateKeyPair,
     common_name,
+    UnsupportedKey,
     key_matches,
     matches_name,
     split,
@@ -88,6 +89,8 @@ def _check_key(leaf: CertificateKeyPair) -> None:
     try:
         if key_matches(leaf.certificate, leaf.key):
             return
+    except UnsupportedKey as error:
+        raise InvalidCertificate(f"tls.key cannot be used: {error}") from None
     except ValueError:
         raise InvalidCertificate("tls.key has no private key in PEM") from None
     raise InvalidCertificate("tls.key does not match tls.crt, or is protected by a password")

@@ -10,7 +10,7 @@ from functools import lru_cache
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
@@ -21,6 +21,15 @@ from steersman_databases.engines.server import ClientKeyPair
 _BACKDATED = timedelta(hours=1)
 # The longest common name that X.520 allows.
 _MAX_COMMON_NAME_LENGTH = 64
+MAX_RSA_BITS = 4096
+_MAX_KEY_CHARACTERS = 16 * 1024
+_MAX_BUNDLE_CHARACTERS = 512 * 1024
+"""The authorities of Mozilla need half of it."""
+
+
+class UnsupportedKey(ValueError):
+    """A private key that is too large to be used."""
+
 
 ValidityPeriod = tuple[datetime, datetime]
 
@@ -226,9 +235,13 @@ def signed_by(certificate: str, authority: str) -> bool:
     return True
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def split(bundle: str) -> tuple[str, ...]:
     """Return the certificates of a bundle as separate PEM texts, in order."""
+    if len(bundle) > _MAX_BUNDLE_CHARACTERS:
+        raise ValueError(
+            f"it is longer than {_MAX_BUNDLE_CHARACTERS // 1024} KiB. Leave out what clients do not need"
+        )
     return tuple(
         c.public_bytes(serialization.Encoding.PEM).decode() for c in x509.load_pem_x509_certificates(bundle.encode())
     )
@@ -246,7 +259,26 @@ def _load(certificate: str) -> x509.Certificate:
 
 
 def _load_key(key: str) -> PrivateKeyTypes:
-    return serialization.load_pem_private_key(key.encode(), None)
+    """Load a key, whose owner may be hostile.
+
+    The tests of OpenSSL, whether the parts of an RSA key are prime, take minutes for a key that is made for them.
+    """
+    if len(key) > _MAX_KEY_CHARACTERS:
+        raise UnsupportedKey(f"it is longer than {_MAX_KEY_CHARACTERS // 1024} KiB")
+    found = serialization.load_pem_private_key(key.encode(), None, unsafe_skip_rsa_key_validation=True)
+    if isinstance(found, rsa.RSAPrivateKey):
+        _check_rsa_size(found)
+    return found
+
+
+def _check_rsa_size(key: rsa.RSAPrivateKey) -> None:
+    if key.key_size > MAX_RSA_BITS:
+        raise UnsupportedKey(f"it has {key.key_size} bits. Use an RSA key of at most {MAX_RSA_BITS} bits, or ECDSA")
+    parts = key.private_numbers()
+    if any(
+        part.bit_length() > key.key_size for part in (parts.p, parts.q, parts.d, parts.dmp1, parts.dmq1, parts.iqmp)
+    ):
+        raise UnsupportedKey("a part of it is longer than its modulus")
 
 
 def _load_ec_key(key: str) -> ec.EllipticCurvePrivateKey:

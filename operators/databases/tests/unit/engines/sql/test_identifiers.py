@@ -19,9 +19,9 @@ from steersman_databases.engines.sql.desired import (
 )
 
 
-def check(engine: str, database: str, username: str) -> None:
+def check(engine: str, database: str, username: str, password: str = "any") -> None:
     """As of a server whose administrator is the-administrator."""
-    SQL_ENGINES[engine].check(DesiredUser(username, "any"), "the-administrator")
+    SQL_ENGINES[engine].check(DesiredUser(username, password), "the-administrator")
     SQL_ENGINES[engine].check(DesiredDatabase(database, username), "the-administrator")
 
 
@@ -232,3 +232,12 @@ def test_impossible_names_are_rejected(engine: str, name: str, reason: str) -> N
     SQL_ENGINES[engine].check_name("reassignTo", "postgres")
     with pytest.raises(InvalidName, match=reason):
         SQL_ENGINES[engine].check_name("reassignTo", name)
+
+
+@pytest.mark.parametrize(("engine", "longest"), [("postgresql", 1024), ("mysql", 256)])
+def test_long_password_is_rejected(engine: str, longest: int) -> None:
+    check(engine, "shop", "clerk", "x" * longest)
+    for password in ("x" * (longest + 1), "\u00e4" * (longest // 2 + 1)):
+        with pytest.raises(InvalidName, match=f"longer than {longest} bytes") as caught:
+            check(engine, "shop", "clerk", password)
+        assert password not in str(caught.value)

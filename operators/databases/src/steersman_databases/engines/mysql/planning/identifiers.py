@@ -30,6 +30,8 @@ MariaDB accepts longer usernames, but names should work on both.
 """
 
 MAX_FILE_NAME_BYTES = 255
+MAX_PASSWORD_BYTES = 256
+"""Of ``caching_sha2_password``."""
 
 RESERVED_DATABASES = frozenset({"mysql", "sys", "information_schema", "performance_schema", "ndbinfo", "steersman"})
 RESERVED_USERS = frozenset({"root", "event_scheduler", "system user", "unauthenticated user", "delayed"})
@@ -72,7 +74,7 @@ def check_user(desired: DesiredUser, administrator: str) -> None:
     _check_account("username", desired.name, administrator)
     for password in (desired.password, desired.second_credential.password if desired.second_credential else None):
         if isinstance(password, str):
-            check_password(password)
+            check_password(password, MAX_PASSWORD_BYTES)
     for field, given, reason in (
         (
             "createDatabase",

@@ -15,6 +15,8 @@ from steersman_databases.engines.sql.desired import (
 from steersman_databases.engines.sql.identifiers import check_grant, check_password, check_text
 
 MAX_IDENTIFIER_BYTES = 63
+MAX_PASSWORD_BYTES = 1024
+"""PostgreSQL has no limit below its messages'; longer passwords only cost time to normalize."""
 """Bytes of UTF-8 in an identifier.
 
 The server truncates longer ones silently, which could make two names equal.
@@ -113,7 +115,7 @@ def check_user(desired: DesiredUser, administrator: str) -> None:
         desired.second_credential.password if desired.second_credential else PasswordDirective.UNCHANGED,
     ):
         if isinstance(password, str):
-            check_password(password)
+            check_password(password, MAX_PASSWORD_BYTES)
     for grant in desired.grants:
         _check_grant(grant)
     for membership in desired.roles:
