@@ -11,8 +11,8 @@ from functools import lru_cache
 from steersman_databases.engines.memfd import memory_file
 from steersman_databases.features.certificates.x509 import (
     CertificateKeyPair,
-    common_name,
     UnsupportedKey,
+    common_name,
     key_matches,
     matches_name,
     split,

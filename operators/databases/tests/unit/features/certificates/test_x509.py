@@ -39,7 +39,7 @@ def test_rsa_key_of_another_certificate_does_not_match() -> None:
 
 
 def test_rsa_key_over_4096_bits_is_rejected() -> None:
-    with pytest.raises(UnsupportedKey, match="8676 bits. Use an RSA key of at most 4096 bits"):
+    with pytest.raises(UnsupportedKey, match=r"8676 bits\. Use an RSA key of at most 4096 bits"):
         key_matches(certificate(), rsa_key(2**4423 - 1, 2**4253 - 1))
 
 
