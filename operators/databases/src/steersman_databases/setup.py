@@ -21,6 +21,7 @@ from steersman_databases.cluster.setup import (
 )
 from steersman_databases.cluster.status.mysql import MySQLAdapter
 from steersman_databases.cluster.status.postgresql import PostgreSQLAdapter
+from steersman_databases.core.cached_data import without_unowned_data
 from steersman_databases.core.database_naming import MANAGED_BY
 from steersman_databases.engines.cluster_engine import CLUSTER_DOMAIN
 from steersman_databases.engines.registry import sql_engine_named
@@ -34,6 +35,7 @@ from steersman_databases.sql.server_resolver import SqlEngineFactory
 from steersman_databases.sql.setup import setup_databases
 
 _OWN_OBJECTS = InformerOptions(label_selector=f"app.kubernetes.io/managed-by={MANAGED_BY}")
+_OWN_DATA = replace(_OWN_OBJECTS, transform=without_unowned_data)
 # Members write to ours every two seconds.
 _FOREIGN_OBJECTS = InformerOptions(label_selector=f"app.kubernetes.io/managed-by!={MANAGED_BY}")
 
@@ -77,7 +79,8 @@ def setup(
         )
 
     for kind in (StatefulSet, Service, Secret, PersistentVolumeClaim, Pod, PodMonitor, *DEPENDENT_KINDS):
-        manager.cache.configure(kind, _OWN_OBJECTS)
+        with_data = kind in (ConfigMap, Secret)
+        manager.cache.configure(kind, _OWN_DATA if with_data else _OWN_OBJECTS)
     manager.cache.configure(metadata_only(ConfigMap), _FOREIGN_OBJECTS)
     surveys = ServerInspector(manager.runtime)
     setup_databases(manager, sql_engine_for, surveys, target, probe.claim)
