@@ -20,6 +20,9 @@ from steersman_databases.api.backup_common import BackupSettings
 from steersman_databases.api.secret_references import ReferencedSecret, ReferencingObject, referenced_secrets
 
 _CLUSTERS = (PostgreSQLCluster, MySQLCluster)
+_MAX_SECRETS = 128
+"""More than the schemas allow. A forged review does not go through the schema."""
+_MAX_CONCURRENT_REVIEWS = 8
 
 
 class AuthorizationCheck:
@@ -31,6 +34,7 @@ class AuthorizationCheck:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._reviews = asyncio.Semaphore(_MAX_CONCURRENT_REVIEWS)
 
     async def check(
         self, obj: ReferencingObject, previous: ReferencingObject | None, request: AdmissionRequest
@@ -42,6 +46,8 @@ class AuthorizationCheck:
         previous_uses = _previous_uses(obj, previous)
         named = [each for each in referenced_secrets(obj) if _use_of(each) not in previous_uses]
         keys = list(dict.fromkeys(each.key for each in named))
+        if len(keys) > _MAX_SECRETS:
+            return [FieldError("spec", f"refers to {len(keys)} Secrets: the limit is {_MAX_SECRETS}")]
         allowed = dict(zip(keys, await asyncio.gather(*(self._may_read(k, request) for k in keys)), strict=True))
         causes = [_secret_error(each, request) for each in named if not allowed[each.key]]
         if (changed_fields := _changed_pod_fields(obj, previous)) and not await self._may_run(request):
@@ -49,9 +55,10 @@ class AuthorizationCheck:
         return causes
 
     async def _may_read(self, secret: ObjectKey, request: AdmissionRequest) -> bool:
-        return await request.user.is_allowed(
-            self._client, "get", Secret, namespace=secret.namespace, name=secret.name
-        )
+        async with self._reviews:
+            return await request.user.is_allowed(
+                self._client, "get", Secret, namespace=secret.namespace, name=secret.name
+            )
 
     async def _may_run(self, request: AdmissionRequest) -> bool:
         return await request.user.is_allowed(self._client, "create", Pod, namespace=request.namespace)

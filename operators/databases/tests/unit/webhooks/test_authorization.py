@@ -14,6 +14,7 @@ from steersman.client import Client, JsonPatch, MergePatch
 from steersman.errors import ConnectionFailed, InternalError, Invalid
 from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, decode_builtins
+from steersman.webhook import AdmissionRequest
 from steersman_databases.api import (
     BackupStore,
     Database,
@@ -38,6 +39,7 @@ from steersman_databases.api.secret_references import ReferencingObject, referen
 from steersman_databases.engines.registry import sql_engine_named
 from steersman_databases.main import WEBHOOKS, setup
 from steersman_databases.webhooks import setup_webhooks
+from steersman_databases.webhooks.authorization import AuthorizationCheck
 from steersman_manifests.crd import definition
 from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
@@ -343,3 +345,16 @@ async def test_priority_of_backup_jobs_needs_pod_permission() -> None:
         with pytest.raises(Invalid, match="may not create pods") as refused:
             await jane.create(obj)
         assert [cause.field for cause in refused.value.causes] == ["spec.backup.jobs.priorityClassName"]
+
+
+@virtual_time
+async def test_forged_review_of_many_secrets_asks_for_none() -> None:
+    """A review does not have to come from the API server, so no schema has limited the list."""
+    shop = Shop()
+    secrets = tuple(LocalObjectReference(name=f"pull-{number}") for number in range(1000))
+    cluster = PostgreSQLCluster(metadata=meta(), spec=PostgreSQLClusterSpec(image_pull_secrets=secrets))
+    check = AuthorizationCheck(Client(shop.server.as_user("nobody")))
+    (cause,) = await check.check(cluster, None, AdmissionRequest(operation="CREATE", namespace="shop"))
+    assert shop.server.rbac_denials == [], "a review would have been refused"
+    assert cause.field == "spec"
+    assert "1000 Secrets: the limit is 128" in cause.message
