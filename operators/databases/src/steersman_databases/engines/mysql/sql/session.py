@@ -27,6 +27,7 @@ from steersman_databases.engines.errors import (
     SqlFailed,
 )
 from steersman_databases.engines.memfd import memory_file
+from steersman_databases.engines.receive_limit import TOO_MUCH_RECEIVED, ReceiveLimit
 from steersman_databases.engines.server import DatabaseServer, Login, ServerEndpoint, TLSMode, Verification
 
 CONCURRENT_CHANGE_CODES = frozenset(
@@ -127,6 +128,7 @@ class MySQLSession:
         self._deadline = deadline
         self._broken = False
         self._rejected = False
+        self._sent_too_much = False
 
     @property
     def is_mariadb(self) -> bool:
@@ -216,11 +218,14 @@ class MySQLSession:
         done = False
         try:
             async with asyncio.timeout_at(self._deadline):
-                yield
+                with ReceiveLimit(_descriptor(self._connection), self._refuse_result):
+                    yield
             done = True
         except TimeoutError:
             raise ServerUnreachable(self._endpoint, f"no response in time while {operation}") from None
         except OSError as error:
+            if self._sent_too_much:
+                raise ServerUnreachable(self._endpoint, f"{TOO_MUCH_RECEIVED} while {operation}") from None
             raise ServerUnreachable(self._endpoint, f"while {operation}: {error}") from None
         except MySQLError as error:
             failure = self._failure(operation, error)
@@ -232,8 +237,14 @@ class MySQLSession:
             # After an interruption the next packets could be taken for the response to another statement.
             self._broken = self._broken or not done
 
+    def _refuse_result(self) -> None:
+        self._sent_too_much = True
+        self.abort()
+
     def _failure(self, operation: str, error: MySQLError) -> Exception:
         number, message = _error_of(error)
+        if self._sent_too_much:
+            return ServerUnreachable(self._endpoint, f"{TOO_MUCH_RECEIVED} while {operation}")
         if number in EXPIRED_CODES:
             return LoginRejected(message, number)
         if number in LIMIT_CODES:
@@ -242,6 +253,13 @@ class MySQLSession:
             return ServerUnreachable(self._endpoint, f"while {operation}: {message}")
         failure = SqlFailed(operation, cast("str | None", error.sqlstate), message)
         return ConcurrentChange(failure) if number in CONCURRENT_CHANGE_CODES else failure
+
+
+def _descriptor(connection: _DriverConnection) -> int:
+    """Return the descriptor of a connection's socket, or -1 if it is closed."""
+    transport = cast("asyncio.Transport | None", getattr(connection, "_transport", None))
+    connected = None if transport is None else transport.get_extra_info("socket")
+    return -1 if connected is None else cast("int", connected.fileno())
 
 
 def identifier(name: str) -> str:
