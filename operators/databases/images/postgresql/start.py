@@ -34,6 +34,9 @@ UNREADABLE = 65  # EX_DATAERR of sysexits.h: the operator replaces such data by 
 TERMINATION_LOG = Path("/dev/termination-log")
 # It restarts after any end, so that an old level does not stay forever.
 WATCH = ("sh", "-c", "until steersman-watch; do sleep 3; done")
+WATCHDOG = ("sh", "-c", "until steersman-watchdog; do sleep 1; done")
+WATCHDOG_DEVICE = RUN / "watchdog"
+WATCHDOG_MARGIN = 3  # seconds between the watchdog and the end of the lock
 _WAIT_SECONDS = 60.0  # seconds until PostgreSQL must report why it does not start
 
 
@@ -54,6 +57,12 @@ def pod_configuration(environment: Mapping[str, str], version: str, cluster: str
             "pre_promote": f"/usr/local/bin/steersman-room {cluster}",
         },
         "restapi": {"connect_address": f"{host}:8008"},
+        "watchdog": {
+            "mode": "required",
+            "driver": "testing",  # the one whose device is a pipe
+            "device": str(WATCHDOG_DEVICE),
+            "safety_margin": WATCHDOG_MARGIN,
+        },
         "tags": {"version": version},
     }
 
@@ -284,6 +293,17 @@ def clear_unfinished() -> None:
         shutil.rmtree(WAL / "pg_wal", ignore_errors=True)
 
 
+def start_watchdog() -> None:
+    """Make the watchdog device and start the program that serves it.
+
+    Patroni inherits an open end, so that it never waits for a reader.
+    """
+    WATCHDOG_DEVICE.unlink(missing_ok=True)
+    os.mkfifo(WATCHDOG_DEVICE)
+    os.set_inheritable(os.open(WATCHDOG_DEVICE, os.O_RDWR), True)
+    subprocess.Popen(WATCHDOG)
+
+
 def terminate(_signal: int, _frame: object) -> NoReturn:
     """End as requested."""
     sys.exit(0)
@@ -327,7 +347,8 @@ def main(arguments: Sequence[str]) -> NoReturn:
     # A restarted container finds the socket of its predecessor, which must not be taken for the new server's.
     for stale in RUN.glob(".s.PGSQL.*"):
         stale.unlink()
-    # Patroni becomes process 1 and its parent.
+    # Patroni becomes process 1 and their parent.
+    start_watchdog()
     subprocess.Popen(WATCH)
     os.execvp("patroni", ["patroni", str(configure(os.environ, version))])  # noqa: S606
 

@@ -41,6 +41,7 @@ def test_pod_configuration_uses_addresses(address: str) -> None:
     assert told["postgresql"]["bin_name"] == {"postgres": "/usr/local/bin/steersman-postgres"}
     assert told["restapi"]["connect_address"] == f"{host}:8008"
     assert told["tags"] == {"version": "17.12"}
+    assert told["watchdog"]["mode"] == "required"
 
 
 def test_data_of_other_major_is_rejected(volume: Path) -> None:

@@ -1,0 +1,71 @@
+"""A primary whose Patroni hangs: its server ends before another instance may lead."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from database_support.e2e.cluster import RATE, ClusterUnderTest, NamespaceClient, writing
+from database_support.e2e.engines import POSTGRESQL, EngineCommands
+
+pytestmark = [
+    pytest.mark.xdist_group("hung-patroni"),
+    pytest.mark.timeout(900),
+    pytest.mark.parametrize("of", [pytest.param(POSTGRESQL, id="postgresql")], indirect=True),
+]
+
+
+def host_process(pod_uid: str, program: str) -> int:
+    """Return the first process of a container in the host's numbers, which alone can stop it."""
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            inner = next(line.split() for line in status.read_text().splitlines() if line.startswith("NSpid:"))[-1]
+            command = status.with_name("cmdline").read_bytes()
+            groups = status.with_name("cgroup").read_text().replace("_", "-")
+        except (OSError, StopIteration):
+            continue
+        if inner == "1" and program.encode() in command and pod_uid in groups:
+            return int(status.parent.name)
+    raise LookupError(f"pod {pod_uid} has no {program}")
+
+
+@contextmanager
+def patroni_stopped(cluster: ClusterUnderTest, instance: str) -> Generator[None]:
+    process = host_process(cluster.pod(instance)["metadata"]["uid"], "patroni")
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
+def server_runs(cluster: ClusterUnderTest, instance: str) -> bool:
+    count = "grep -lx postgres /proc/[0-9]*/comm | wc -l"
+    return cluster.execute(instance, "sh", "-c", count).strip() != "0"
+
+
+def test_server_ends_before_another_leads(shared: NamespaceClient, of: EngineCommands) -> None:
+    if not shared.target.is_devcluster:
+        pytest.skip("stops a process of a node, which runs on this machine with the devcluster")
+    two = ClusterUnderTest(shared, "two", {**of.small, "instances": 2, "deletionPolicy": "Delete"}, of)
+    two.apply()
+    two.wait_ready()
+    shared.apply("Database", "shop", two.reference(deletionPolicy="Retain"))
+    shared.wait_reason("database", "shop", "DatabaseReady")
+    former = two.primary
+    with writing(two, "shop-app") as seen:
+        with patroni_stopped(two, former):
+            two.until("the server ended", lambda: not server_runs(two, former), 40)
+            assert two.leader == former, "nobody else led while it ran"
+            two.until("another leads", lambda: two.leader not in ("", former), 40)
+        two.wait_ready()
+        seen.wait_for_writes(time.time())
+        # Replication is asynchronous here: what was under way when the server ended may be lost.
+        assert seen.lost_rows() <= RATE
+    two.delete()
