@@ -64,7 +64,7 @@ def servers(data: Path) -> Iterator[int]:
             ):
                 yield int(entry.name)
         except OSError:
-            continue  # It has ended, or belongs to somebody else.
+            continue  # It has ended, or belongs to another user.
 
 
 def kill_servers(data: Path) -> int:

@@ -11,7 +11,7 @@ MAX_UNOWNED_BYTES = 16 * 1024
 
 
 def without_unowned_data(obj: ConfigMap | Secret) -> ConfigMap | Secret:
-    """Return the object to cache: without its data if they are large and the object has no owner.
+    """Return the object to cache, without large data that have no owner.
 
     Anybody may set the label by which the cache selects, and a few hundred objects could fill the memory. Large
     objects of the operator have owners. The garbage collector deletes objects with owners that do not exist.

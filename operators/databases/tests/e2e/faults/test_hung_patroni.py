@@ -12,13 +12,9 @@ from pathlib import Path
 import pytest
 
 from database_support.e2e.cluster import RATE, ClusterUnderTest, NamespaceClient, writing
-from database_support.e2e.engines import POSTGRESQL, EngineCommands
+from database_support.e2e.engines import EngineCommands
 
-pytestmark = [
-    pytest.mark.xdist_group("hung-patroni"),
-    pytest.mark.timeout(900),
-    pytest.mark.parametrize("of", [pytest.param(POSTGRESQL, id="postgresql")], indirect=True),
-]
+pytestmark = [pytest.mark.xdist_group("hung-patroni"), pytest.mark.timeout(900)]
 
 
 def host_process(pod_uid: str, program: str) -> int:

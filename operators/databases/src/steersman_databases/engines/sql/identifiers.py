@@ -49,7 +49,7 @@ def check_not_administrator(username: str, administrator: str) -> None:
 
 
 def check_password(password: str, max_bytes: int) -> None:
-    """Reject passwords that servers truncate or ignore silently, or that cost much to hash.
+    """Reject passwords that are too long, or that servers ignore silently.
 
     Args:
         max_bytes: longest password that the engine supports.

@@ -256,7 +256,7 @@ class MySQLSession:
 
 
 def _descriptor(connection: _DriverConnection) -> int:
-    """Return the descriptor of a connection's socket, or -1 if it is closed."""
+    """Return the descriptor of the socket, or -1 if it is closed."""
     transport = cast("asyncio.Transport | None", getattr(connection, "_transport", None))
     connected = None if transport is None else transport.get_extra_info("socket")
     return -1 if connected is None else cast("int", connected.fileno())

@@ -16,7 +16,10 @@ from steersman_databases.engines.sql.identifiers import check_grant, check_passw
 
 MAX_IDENTIFIER_BYTES = 63
 MAX_PASSWORD_BYTES = 1024
-"""PostgreSQL has no limit below its messages'; longer passwords only cost time to normalize."""
+"""Longer passwords only cost time.
+
+PostgreSQL itself limits its messages.
+"""
 """Bytes of UTF-8 in an identifier.
 
 The server truncates longer ones silently, which could make two names equal.
