@@ -115,6 +115,44 @@ async def test_dropped_user_objects_are_reassigned(postgresql: RealPostgreSQLSer
         await world.until("the database is gone", lambda: world.server.read(Database, SHOP) is None, 20)
 
 
+async def test_dropped_user_code_gains_no_rights(postgresql: RealPostgreSQLServer) -> None:
+    """A new owner has more rights than the user who wrote the function and the view."""
+    world, on = _world(postgresql)
+    connect = {"database": "shop", "privileges": ["CONNECT"]}
+    usage = {"database": "shop", "schema": "public", "privileges": ["USAGE"]}
+    async with world.operator():
+        await _prepare(world)
+        await world.database("shop", **on, deletionPolicy="Delete")
+        await world.user("maker", **on, grants=[connect, {**usage, "privileges": ["USAGE", "CREATE"]}])
+        await world.user("friend", **on, grants=[connect, usage])
+        for name in ("maker", "friend"):
+            await world.ready(name, seconds=20)
+        owner, maker, friend = (_credentials(world, f"{name}") for name in ("shop-app", "maker-user", "friend-user"))
+        await postgresql.execute(
+            "CREATE TABLE public.wages AS SELECT 1000 AS wage", credentials=owner, database="shop"
+        )
+        for statement in (
+            """CREATE FUNCTION public.read_wages() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
+               AS $$ BEGIN RETURN (SELECT sum(wage) FROM public.wages); END $$""",
+            "CREATE VIEW public.sums AS SELECT public.read_wages() AS wages",
+            "GRANT EXECUTE ON FUNCTION public.read_wages() TO PUBLIC",
+            "GRANT SELECT ON public.sums TO PUBLIC",
+        ):
+            await postgresql.execute(statement, credentials=maker, database="shop")
+        await world.client.delete(DatabaseUser, ObjectKey("default", "maker"))
+        await world.until("the user is gone", lambda: world.read("maker") is None, 20)
+        options = "SELECT relowner::regrole::text, reloptions FROM pg_class WHERE relname = 'sums'"
+        assert await postgresql.execute(options, database="shop") == [("shop", ["security_invoker=true"])]
+        for statement in ("SELECT public.read_wages()", "SELECT * FROM public.sums"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="wages"):
+                await postgresql.execute(statement, credentials=friend, database="shop")
+        assert await postgresql.execute("SELECT * FROM public.sums", credentials=owner, database="shop") == [(1000,)]
+        await world.client.delete(DatabaseUser, ObjectKey("default", "friend"))
+        await world.until("the user is gone", lambda: world.read("friend") is None, 20)
+        await world.client.delete(Database, SHOP)
+        await world.until("the database is gone", lambda: world.server.read(Database, SHOP) is None, 20)
+
+
 async def test_rotation_keeps_previous_password_during_overlap(postgresql: RealPostgreSQLServer) -> None:
     world, on = _world(postgresql)
     async with world.operator():

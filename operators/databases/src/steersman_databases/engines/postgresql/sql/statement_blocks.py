@@ -33,6 +33,42 @@ def move_extension(extension: str) -> sql.Composed:
     return compose("DO {}", sql.Literal(compose(_MOVE_EXTENSION_BLOCK, sql.Literal(extension)).as_string()))
 
 
+_USE_INVOKER_RIGHTS_BLOCK = """
+DECLARE
+    owner pg_catalog.oid := (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = {});
+    found pg_catalog.text;
+BEGIN
+    FOR found IN SELECT oid::pg_catalog.regclass FROM pg_catalog.pg_class c
+                 WHERE relowner = owner AND relkind IN ('r', 'p', 'v') AND EXISTS (
+                     SELECT FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid AND r.rulename <> '_RETURN') LOOP
+        RAISE insufficient_privilege USING MESSAGE = pg_catalog.format(
+            'the rules of %s would act with the rights of the new owner: drop them', found);
+    END LOOP;
+    FOR found IN SELECT oid::pg_catalog.regprocedure FROM pg_catalog.pg_proc
+                 WHERE proowner = owner AND prosecdef LOOP
+        EXECUTE pg_catalog.format('ALTER ROUTINE %s SECURITY INVOKER', found);
+    END LOOP;
+    FOR found IN SELECT oid::pg_catalog.regclass FROM pg_catalog.pg_class
+                 WHERE relowner = owner AND relkind = 'v' LOOP
+        IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 < 150000 THEN
+            RAISE insufficient_privilege USING MESSAGE = pg_catalog.format(
+                'the view %s would act with the rights of the new owner: drop it', found);
+        END IF;
+        EXECUTE pg_catalog.format('ALTER VIEW %s SET (security_invoker = true)', found);
+    END LOOP;
+END
+"""
+
+
+def use_invoker_rights(name: str) -> sql.Composed:
+    """Make routines and views of a role act with the rights of their callers.
+
+    With the rights of a new owner, code of the dropped user would gain rights. Rules always act with the rights of
+    the owner, and views do before PostgreSQL 15: these are refused.
+    """
+    return compose("DO {}", sql.Literal(compose(_USE_INVOKER_RIGHTS_BLOCK, sql.Literal(name)).as_string()))
+
+
 _DROP_OWNED_BLOCK = """
 BEGIN
     IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN

@@ -19,6 +19,7 @@ from steersman_databases.engines.postgresql.sql.statement_blocks import (
     drop_owned,
     move_extension,
     terminate_sessions,
+    use_invoker_rights,
 )
 from steersman_databases.engines.sql.desired import SecurableKind
 from steersman_databases.engines.sql.inspection import PUBLIC, SecuredObject
@@ -410,7 +411,9 @@ def _(action: ReassignOwned) -> StatementBatch:
         return StatementBatch(doing, statements, action.database, elevated=True)
     reassign = compose("REASSIGN OWNED BY {} TO {}", Identifier(action.name), Identifier(action.new_owner))
     doing = f"reassigning the objects of {action.name} in database {action.database} to {action.new_owner}"
-    return StatementBatch(doing, (reassign, *statements), action.database, elevated=True)
+    return StatementBatch(
+        doing, (use_invoker_rights(action.name), reassign, *statements), action.database, elevated=True
+    )
 
 
 def lengthy_part(action: SqlAction) -> StatementBatch | None:
@@ -424,7 +427,7 @@ def lengthy_part(action: SqlAction) -> StatementBatch | None:
             return statements_for(action)
         case ReassignOwned(new_owner=str()):
             work = statements_for(action)
-            return replace(work, statements=work.statements[:1])
+            return replace(work, statements=work.statements[:2])
         case _:
             return None
 
