@@ -61,7 +61,7 @@ END
 
 
 def use_invoker_rights(name: str) -> sql.Composed:
-    """Make routines and views of a role act with the rights of their callers.
+    """Give routines and views of a role the rights of their callers.
 
     With the rights of a new owner, code of the dropped user would gain rights. Rules always act with the rights of
     the owner, and views do before PostgreSQL 15: these are refused.
