@@ -1,4 +1,4 @@
-"""``Restore``: tables or a database as they were, next to the present ones."""
+"""``Restore``: copies of tables or a database as of a moment."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class RestoreSpec(Spec):
     cluster_ref: RestoreClusterReference
     """The cluster. It serves during the restore."""
     target: RecoveryTarget
-    """The moment to restore from, such as the time before a DROP TABLE."""
+    """Moment to restore, such as the time before a DROP TABLE."""
     only: Annotated[tuple[RestoreItem, ...], Field(min_items=1, max_items=MAX_ITEMS)] | None = None
     """Tables of one database, or one database. Required."""
     into: Annotated[ObjectName, Field(max_length=63)] | None = None
@@ -112,20 +112,24 @@ class RestoreSpec(Spec):
     restored_<name> for a schema and to <database>_restored_<name> for a database, with the name of this object.
     """
     storage: VerificationStorage = VerificationStorage()
-    """Temporary volume for the restored cluster. Defaults to spec.backup.verification.storage of the cluster."""
+    """Temporary volume.
+
+    Defaults to spec.backup.verification.storage of the cluster.
+    """
     resources: ResourceRequirements | None = None
-    """Resources of the temporary pod. Defaults to those of verifications of the cluster."""
+    """Resources of the temporary pod. Defaults to spec.backup.verification.resources of the cluster, otherwise to
+    requests of 100m CPU and 512Mi memory, and a limit of 1Gi memory."""
 
 
 class RestoredTable(FrozenStruct):
     """A restored table."""
 
     name: str
-    """Name of the present table: with its schema on PostgreSQL, with its database on MySQL."""
+    """Name of the present table, with its schema or database."""
     copy: str
-    """Name of the copy, with its schema on PostgreSQL, with its database on MySQL."""
+    """Name of the copy, with its schema or database."""
     exists: bool
-    """True if a table of this name existed at the end of the restore. False if it is missing, as after DROP TABLE."""
+    """True if the present table existed at the end of the restore."""
 
 
 class RestoreStatus(Status):
@@ -201,4 +205,4 @@ class RestoreStatus(Status):
     ],
 )
 class Restore(Resource[RestoreSpec, RestoreStatus]):
-    """Tables or a database of a cluster as they were at a moment, next to the present ones."""
+    """Copies of tables or of a database as of a moment."""

@@ -90,7 +90,7 @@ class ClientProgram:
                     yield process.stdout
                 except ClientFailed as error:
                     failed = error
-                # What is left was not needed.
+                # The reader did not need the rest.
                 code = 0 if process.stdout.read(1) else process.wait()
             finally:
                 process.kill()

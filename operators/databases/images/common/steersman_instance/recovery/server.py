@@ -210,7 +210,7 @@ class RecoveryServer:
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of a client program that connects to the server as the superuser."""
+        """Return the environment of a client program of the superuser."""
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith("PG")},
             "PGHOST": str(self._run),

@@ -1,4 +1,6 @@
-"""The Job that copies tables or one database of MySQL from an archive into the serving cluster.
+"""The Job that copies tables of MySQL from an archive.
+
+They come into a new database of the serving cluster.
 
 The new database is empty, and only a temporary account may use it. Tables come with their rows. Views, routines,
 triggers and events stay in the archive: their definer would be the temporary account. A repeated run replaces the
@@ -133,7 +135,7 @@ def _tables(server: LocalServer, request: CopyRequest) -> Sequence[str]:
 
 
 def _drop_foreign_keys(server: LocalServer, request: CopyRequest, tables: Sequence[str]) -> None:
-    """Drop the foreign keys that lead out of the copy, on the restored server."""
+    """Drop foreign keys that lead out of the copy."""
     for table, name, referenced in server.query(_FOREIGN_KEYS.format(_literal(request.database))):
         is_inner = not request.tables and str(referenced) == request.database
         if str(table) in tables and not is_inner:

@@ -1,4 +1,6 @@
-"""The Job that copies tables or one database of PostgreSQL from an archive into the serving cluster.
+"""The Job that copies objects of PostgreSQL from an archive.
+
+Tables or one database come into the serving cluster, next to the present ones.
 
 The copy is written by a temporary account. It cannot write anything else, and the functions of users run with its
 privileges. Tables become visible in one transaction. A repeated run replaces what an earlier one has created.
@@ -127,7 +129,11 @@ class _Copy:
         self.result = {"owner": properties["owner"], "sizeBytes": size, "leftOut": left_out[:10]}
 
     def _require_name(self) -> bool:
-        """Return True if an earlier run created the copy. Raises JobRefused if it is of another owner."""
+        """Return True if an earlier run created the copy.
+
+        Raises:
+            JobRefused: another owner has the name.
+        """
         kind, query = ("schema", _SCHEMA_IS_OWN) if self._request.tables else ("database", _DATABASE_IS_OWN)
         found = self._administration.rows(query.format(literal(self._request.into)))
         if found == ["f"]:
@@ -183,7 +189,7 @@ _EXTENSION_ENTRIES = (("EXTENSION", ""), ("COMMENT", "EXTENSION "))
 
 
 def _entry(line: str) -> str:
-    """Return the kind and the name of an entry, followed by a space."""
+    """Return kind and name of an entry, with a final space."""
     found = _ENTRY.match(line)
     return f"{found[1]} " if found else ""
 

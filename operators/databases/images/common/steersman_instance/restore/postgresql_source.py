@@ -35,7 +35,7 @@ SELECT json_build_object(
 FROM pg_database d WHERE datname = {}
 """
 _EXTENSIONS = "SELECT extname FROM pg_extension WHERE extname <> 'plpgsql' ORDER BY 1"
-# The partitions of a table come with it. Whatever it belongs to stays, so that the copy belongs to no present table.
+# The partitions of a table come with it. Its parent stays, so that the copy belongs to no present table.
 _MOVE = """
 DO {tag}
 DECLARE
@@ -98,11 +98,11 @@ class PostgreSQLSource:
         return self._query(_EXTENSIONS)
 
     def set_apart(self) -> None:
-        """Move the requested tables to a schema with the name of the copy."""
+        """Move the tables to a schema with the name of the copy."""
         if not self._request.tables:
             return
         names = ", ".join(literal(_name(table)) for table in self._request.tables)
-        # Nobody can guess the end of the statement, and so put it into a name.
+        # A random end of the statement cannot be part of a name.
         tag = f"$s{secrets.token_hex(16)}$"
         self._query(_MOVE.format(tag=tag, into=literal(quoted(self._request.into)), tables=f"ARRAY[{names}]"))
 

@@ -1,4 +1,4 @@
-"""What a restore copies, from ``job.json``."""
+"""Request of a restore in ``job.json``."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class CopyRequest:
 
 
 def database_missing(database: str, others: Sequence[str]) -> JobRefused:
-    """Return the refusal of a database that the restored data do not have."""
+    """Return the refusal of a database that did not exist."""
     return JobRefused(
         "DatabaseNotFound",
         f"Database {database} did not exist at that time, or was being dropped. Databases: {listed(others)}.",
@@ -67,14 +67,14 @@ def database_missing(database: str, others: Sequence[str]) -> JobRefused:
 
 
 def table_missing(table: TableName, others: Sequence[str]) -> JobRefused:
-    """Return the refusal of a table that the restored data do not have."""
+    """Return the refusal of a table that did not exist."""
     return JobRefused("TableNotFound", f"Table {table} did not exist at that time. Tables: {listed(others)}.")
 
 
 def reached(plan: Callable[[], T], target: object) -> T:
     """Repeat a plan until the archive reaches a recent time.
 
-    What was committed a moment ago is not archived yet.
+    The archive does not have the last commits yet.
 
     Raises:
         RecoveryRefused: the archive does not reach the target.

@@ -1,4 +1,4 @@
-"""Account of a ``Restore``: a temporary login that can write only the copy.
+"""Account of a ``Restore``, which can write only the copy.
 
 The copied data may contain functions of users, which run while the copy is loaded. So the Job never has the login of
 a superuser. The operator creates the account, gives the copy to its owner at the end, and drops the account. The

@@ -187,7 +187,7 @@ def temporary_data_plan(
 
 
 def temporary_volume_bytes(cluster: DeclaredCluster, backup_bytes: int) -> int:
-    """Size for the data of a backup and the WAL that replay needs.
+    """Size for the data of a backup and for its WAL.
 
     Volumes may have grown since they were declared.
     """

@@ -1,4 +1,4 @@
-"""Controller of ``Restore``: one Job for each object, one at a time for each cluster.
+"""Controller of ``Restore``: one Job at a time for each cluster.
 
 Everything follows from the Job, the account on the server and the status. So an interruption at any API call is
 harmless. The finalizer stays as long as the server may have the account or an unfinished copy.
@@ -55,7 +55,7 @@ _WAITING_SECONDS = 10.0
 _LOGS_SECONDS = 3600
 """Time that the pods of a failed Job stay for their logs."""
 _CLEAN_UP_TIMEOUT = timedelta(minutes=10)
-"""Time from the deletion until the object goes although the server does not respond."""
+"""Longest time that a deletion waits for the server."""
 
 
 class RestoreReconciler(RequestReconciler[Restore]):
@@ -227,7 +227,7 @@ class RestoreReconciler(RequestReconciler[Restore]):
         return Result()
 
     async def _is_abandoned(self, restore: Restore) -> bool:
-        """Return True if the servers go with their namespace, or the user forces the deletion."""
+        """Return True if the deletion must not wait for the server."""
         if is_deletion_forced(restore):
             return True
         namespace = await get_live(self.client, Namespace, ObjectKey("", restore.metadata.namespace))

@@ -27,7 +27,7 @@ _OWNERS_QUERY = """
 
 
 async def prepare(server: DatabaseServer, target: CopyTarget) -> None:
-    """Create the account and an empty database, which only this account may use.
+    """Create the account and an empty database for it.
 
     The account is created before the database: without it, an existing database is foreign.
 
@@ -51,7 +51,9 @@ async def prepare(server: DatabaseServer, target: CopyTarget) -> None:
 
 
 async def finish(server: DatabaseServer, target: CopyTarget, owner: str) -> CopyOutcome:
-    """Grant the copy to the accounts that own the present database, and drop the account.
+    """Grant the copy to the owners of the present database.
+
+    The account is dropped.
 
     An account owns a database if it may create and drop its tables.
 

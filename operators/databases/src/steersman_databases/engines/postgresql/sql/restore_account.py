@@ -102,7 +102,9 @@ async def _create_account(session: PostgreSQLSession, target: CopyTarget, attrib
 
 
 async def finish(server: DatabaseServer, target: CopyTarget, owner: str) -> CopyOutcome:
-    """Give the copy to the owner of the present database, and drop the account.
+    """Give the copy to the owner of the present database.
+
+    The account is dropped.
 
     Args:
         owner: of the copy if the present database does not exist. If there is no such role, it is the superuser.
