@@ -19,6 +19,7 @@ from steersman_databases.kubectl import undrop
 from steersman_testing import InMemoryApiServer
 
 __all__ = ["reached", "server"]
+LATEST: Mapping[str, object] = {"latest": {}}
 BEFORE = ("--before", "2026-03-01T12:30:00Z")
 
 
@@ -73,7 +74,7 @@ def test_undrop_without_archive_is_refused(server: InMemoryApiServer) -> None:
 
 
 def completed(kind: str, only: list[dict[str, str]], status: Mapping[str, Any]) -> Restore:
-    given = {"clusterRef": {"name": "shop", "kind": kind}, "target": {"latest": {}}, "only": only}
+    given = {"clusterRef": {"name": "shop", "kind": kind}, "target": LATEST, "only": only}
     return Restore(
         metadata=ObjectMeta(name="r", namespace="prod"),
         spec=decode_builtins(given, RestoreSpec),

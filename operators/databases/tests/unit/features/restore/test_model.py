@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,18 +12,20 @@ from database_support.unit.declared_clusters import declared_cluster
 from steersman.meta import ObjectMeta, decode_builtins
 from steersman_databases.api import Restore, RestoreSpec
 from steersman_databases.api.backup_common import BackupSettings
+from steersman_databases.api.restore import RestoredTable
 from steersman_databases.engines.sql.restore_account import CopyOutcome
 from steersman_databases.features.backup.specs import JobResult, program_job
 from steersman_databases.features.restore import model
 from steersman_databases.features.restore.specs import account_secret, restore_plan
 
+LATEST: Mapping[str, object] = {"latest": {}}
 TABLE = {"database": "shop", "table": "orders"}
 
 
 def restore(
     *only: dict[str, str], name: str = "before-drop", kind: str = "PostgreSQLCluster", **spec: Any
 ) -> Restore:
-    given = {"clusterRef": {"name": "shop", "kind": kind}, "target": {"latest": {}}, "only": list(only), **spec}
+    given = {"clusterRef": {"name": "shop", "kind": kind}, "target": LATEST, "only": list(only), **spec}
     return Restore(
         metadata=ObjectMeta(name=name, namespace="prod", uid="u"), spec=decode_builtins(given, RestoreSpec)
     )
@@ -65,8 +68,7 @@ def test_completed_status_names_present_tables_and_copies(kind: str, names: list
     assert report is not None
     now = datetime(2026, 1, 2, tzinfo=UTC)
     fields = model.completed_fields(given, report, CopyOutcome("", (False,)), now)
-    tables = fields["tables"]
-    assert isinstance(tables, tuple)
+    tables = cast("tuple[RestoredTable, ...]", fields["tables"])
     assert [(t.name, t.copy, t.exists) for t in tables] == names
     assert "as of 2026-01-01 00:00:00 UTC" in model.completed_message(given, report)
 
@@ -97,7 +99,7 @@ def claim(plan: Any) -> tuple[str, Any]:
 def test_job_has_bounded_resources_and_no_secret() -> None:
     shop = declared_cluster("shop")
     plan = restore_plan(shop, settings(), restore(TABLE), [], [])
-    job = program_job(shop, plan)
+    job = cast("Any", program_job(shop, plan))
     (container,) = job.spec.template.spec.containers
     assert container.command == ["steersman-instance", "restore", "--spec", "/etc/steersman/job/job.json"]
     assert container.resources.limits == {"memory": "1Gi"}
