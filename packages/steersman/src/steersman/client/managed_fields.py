@@ -74,8 +74,9 @@ def owned_status_fields(obj: Object, manager: str, status: Mapping[str, Any]) ->
     names = {f"f:{name}" for name in status}.difference(*foreign)
     types = {f'k:{{"type":"{each["type"]}"}}' for each in status.get("conditions", ())}
     types = types.difference(*(fields.get("f:conditions", {}) for fields in foreign))
-    conditions = owned.get("f:conditions", {}) | {key: {} for key in types}
-    return {name: {} for name in names} | owned | ({"f:conditions": conditions} if conditions else {})
+    added: dict[str, Any] = {name: {} for name in names}
+    conditions: dict[str, Any] = owned.get("f:conditions", {}) | {key: {} for key in types}
+    return added | owned | ({"f:conditions": conditions} if conditions else {})
 
 
 def _status_fields(entry: ManagedFieldsEntry) -> dict[str, Any]:
