@@ -200,7 +200,7 @@ async def test_repeatedly_deleted_lease_has_one_leader() -> None:
 
 @virtual_time
 async def test_standby_does_not_count_unobserved_absence() -> None:
-    """A standby is cut off between two deletions, during which the Lease was recreated."""
+    """A standby is cut off while the Lease is recreated between deletions."""
     server, store = InMemoryApiServer(virtual_runtime()), MemoryTermStore()
     first = Candidate(server, store, "a")
     await wait_until(lambda: first.leads, within=20)
