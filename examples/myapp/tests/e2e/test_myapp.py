@@ -64,7 +64,7 @@ class Application:
         return await wait_for_result(matching_app, seconds)
 
     async def image(self) -> str:
-        release = release_of(await self.client.get(Deployment, self.key))
+        release = release_of((await self.client.get(Deployment, self.key)).spec.template.spec)
         return release.image if release else ""
 
     async def get_json(self, path: str) -> dict[str, Any]:

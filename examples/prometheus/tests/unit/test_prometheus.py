@@ -315,7 +315,7 @@ async def test_options_reach_the_pods(apiserver: InMemoryApiServer) -> None:
 @virtual_time
 async def test_ignored_fields_are_reported_once(apiserver: InMemoryApiServer) -> None:
     async with monitoring_harness(apiserver) as world:
-        endpoint = {"port": "web", "oauth2": {"clientId": {}}, "tlsConfig": {"minVersion": "TLS13"}}
+        endpoint: dict[str, Any] = {"port": "web", "oauth2": {"clientId": {}}, "tlsConfig": {"minVersion": "TLS13"}}
         monitor = service_monitor("orders", endpoint, sampleLimit=9, labelLimit=0)
         await world.user.create(monitor)
         await world.user.create(prometheus())
