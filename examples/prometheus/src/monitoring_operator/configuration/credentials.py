@@ -46,7 +46,7 @@ class CredentialFiles:
         self.files: dict[str, bytes] = {}
 
     def has(self, selector: SecretKeySelector | ConfigMapKeySelector | None) -> bool:
-        """Return False without a selector, or if its optional key does not exist."""
+        """Return True unless the key is optional and does not exist."""
         if selector is None:
             return False
         exists = selector.key in self._contents.get(_source(self._namespace, selector), {})
