@@ -55,10 +55,10 @@ def test_dropped_table_comes_back_while_the_cluster_serves(
     archived.sql("DROP TABLE parts", "stock")
     before = archived.pods()
     plugin = install_plugin(archived, tmp_path)
-    shown = plugin(
-        *("undrop", archived.name, "stock.parts", "--before", moment.isoformat(), "--name", "back", "-o", "json")
-    )
-    found = json.loads(shown)
+    arguments = ("--before", moment.isoformat(), "--name", "back", "--output", "json")
+    shown = plugin("undrop", archived.name, "stock.parts", *arguments, seconds=400)
+    # Progress follows the output.
+    found, _ = json.JSONDecoder().raw_decode(shown)
     (table,) = found["tables"]
     assert table["exists"] is False and found["phase"] == "Completed", found
     for statement in found["statements"]:
