@@ -10,6 +10,7 @@ tables that an earlier one has created.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,8 @@ from .request import VOLUME_FIELD, CopyRequest, TableName, database_missing, rea
 
 _SERVER = {"skip-log-bin": "ON", "super-read-only": "OFF"}
 _ERRORS = ("ERROR ", "error:", "Got error", "Couldn't")
+# Syntax, privileges, constraints and values, by their SQLSTATE.
+_SQL_ERROR = re.compile(r"ERROR \d+ \([24]")
 _DATABASES = """
     SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA
     WHERE SCHEMA_NAME NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema') ORDER BY SCHEMA_NAME
@@ -121,8 +124,14 @@ def _copy(server: LocalServer, request: CopyRequest, live: MysqlClient, run: Pat
                     write(chunk)
         (size,) = live.rows(_SIZE)[0]
     except ClientFailed as error:
-        raise JobRefused("RestoreFailed", f"The copy failed: {error}.") from None
+        raise copy_failed(error) from None
     return {"sizeBytes": int(size)}
+
+
+def copy_failed(error: ClientFailed) -> JobFailed:
+    """Return the failure of the copy. A lost connection, as in a failover, is worth another attempt."""
+    failure = JobRefused if _SQL_ERROR.match(str(error)) else JobFailed
+    return failure("RestoreFailed", f"The copy failed: {error}.")
 
 
 def _tables(server: LocalServer, request: CopyRequest) -> Sequence[str]:

@@ -48,6 +48,7 @@ WHERE relkind IN ('r', 'm') AND relnamespace = to_regnamespace({})
 """
 # The owner of a database may have set other values for all sessions.
 _BEGIN = b"SET SESSION ROLE NONE;\nSET default_transaction_read_only = off;\nBEGIN;\n"
+_PLACE = re.compile(r"^psql:\S+: (?:ERROR: +)?")
 _PROVIDERS = {"i": "icu", "b": "builtin"}
 
 
@@ -124,8 +125,7 @@ class _Copy:
             self._load(source, self._listed(source, left_out), replaced=present and bool(self._request.tables))
             size = int(self._into.rows(self._size_query())[0])
         except ClientFailed as error:
-            more = f". Extensions that only a superuser can create are missing: {', '.join(left_out)}"
-            raise JobRefused("RestoreFailed", f"The copy failed: {error}{more if left_out else ''}.") from None
+            raise copy_failed(error, left_out) from None
         self.result = {"owner": properties["owner"], "sizeBytes": size, "leftOut": left_out[:10]}
 
     def _require_name(self) -> bool:
@@ -192,6 +192,13 @@ def _entry(line: str) -> str:
     """Return kind and name of an entry, with a final space."""
     found = _ENTRY.match(line)
     return f"{found[1]} " if found else ""
+
+
+def copy_failed(error: ClientFailed, left_out: Sequence[str]) -> JobFailed:
+    """Return the failure of the copy. A lost connection, as in a failover, is worth another attempt."""
+    more = f". Extensions that only a superuser can create are missing: {', '.join(left_out)}" if left_out else ""
+    failure = JobRefused if "ERROR:" in str(error) else JobFailed
+    return failure("RestoreFailed", f"The copy failed: {_PLACE.sub('', str(error))}{more}.")
 
 
 def _unreachable(error: ClientFailed) -> JobFailed:

@@ -52,7 +52,7 @@ from steersman_databases.sql.server_resolver import ServerNotResolved, ServerRes
 
 FINALIZER = "databases.steersman.dev/restore"
 _WAITING_SECONDS = 10.0
-_LOGS_SECONDS = 3600
+_LOGS_SECONDS = 600
 """Time that the pods of a failed Job stay for their logs."""
 _CLEAN_UP_TIMEOUT = timedelta(minutes=10)
 """Longest time that a deletion waits for the server."""

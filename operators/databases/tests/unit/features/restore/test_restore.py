@@ -74,7 +74,7 @@ async def test_failed_restore_removes_its_account() -> None:
         assert world.copies.accounts == {}
         await world.until("removed", lambda: not world.leftovers(), 60)
         (job,) = world.jobs("restore")
-        assert job.spec.ttl_seconds_after_finished == 3600, "its logs stay for an hour"
+        assert job.spec.ttl_seconds_after_finished == 600, "its logs stay for a while"
         assert world.warnings("RestoreFailed")
         assert world.status.phase == "Ready", "the cluster serves"
 
