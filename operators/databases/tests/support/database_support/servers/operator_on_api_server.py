@@ -29,7 +29,7 @@ from steersman_databases.setup import setup
 from steersman_testing.envtest import Envtest
 
 USER = "the-operator"
-KINDS = ("backups", "backupstores", "databases", "databaseusers", "mysqlclusters", "postgresqlclusters")
+KINDS = ("backups", "backupstores", "databases", "databaseusers", "mysqlclusters", "postgresqlclusters", "restores")
 CONFIG = Path(__file__).parents[6] / "operators/databases/config"
 
 
