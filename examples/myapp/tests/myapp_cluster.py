@@ -12,8 +12,9 @@ from steersman.api.core_v1 import ConfigMap
 from steersman_testing import InMemoryApiServer
 from steersman_testing.virtual_clock import VirtualClock
 
+from my_operator.api.v1.myapp import Release
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
-from my_operator.resources import CONTAINER, running_release
+from my_operator.resources import release_of
 
 POLL_INTERVAL_SECONDS = 1.0
 ROLLOUT_SECONDS = 3.0
@@ -27,12 +28,14 @@ class ImageRegistry:
         failing_rollouts: images whose pods never become ready.
         failing_levels: values of the setting LOG_LEVEL with which no pod becomes ready.
         failing_migrations: images whose migration fails.
+        failing_migration_levels: values of the setting LOG_LEVEL with which each migration fails.
         migrations: images whose migration ran, in order.
     """
 
     failing_rollouts: set[str] = field(default_factory=set[str])
     failing_levels: set[str] = field(default_factory=set[str])
     failing_migrations: set[str] = field(default_factory=set[str])
+    failing_migration_levels: set[str] = field(default_factory=set[str])
     migrations: list[str] = field(default_factory=list[str])
 
 
@@ -78,9 +81,13 @@ class FakeCluster:
     async def _run_job(self, job: Job) -> None:
         if job.status.conditions or job.metadata.deletion_timestamp is not None:
             return
-        image = next(c.image or "" for c in job.spec.template.spec.containers if c.name == CONTAINER)
-        self._registry.migrations.append(image)
-        failed = image in self._registry.failing_migrations
+        release = release_of(job.spec.template.spec)
+        assert release is not None
+        self._registry.migrations.append(release.image)
+        failed = (
+            release.image in self._registry.failing_migrations
+            or self._level(job.metadata.namespace, release) in self._registry.failing_migration_levels
+        )
         job_status: dict[str, object] = {"startTime": "2026-01-01T00:00:00Z"}
         if failed:
             kinds, reason = ("FailureTarget", "Failed"), "BackoffLimitExceeded"
@@ -92,13 +99,18 @@ class FakeCluster:
 
     def _is_broken(self, deployment: Deployment) -> bool:
         """Return True if the pods of a Deployment cannot become ready."""
-        release = running_release(deployment)
+        release = release_of(deployment.spec.template.spec)
         if release is None or release.image in self._registry.failing_rollouts:
             return True
+        return self._level(deployment.metadata.namespace, release) in self._registry.failing_levels
+
+    def _level(self, namespace: str, release: Release) -> str | None:
+        """Return the setting LOG_LEVEL of a pod. A pod without its ConfigMap does not start."""
         if not release.config:
-            return False
-        settings = self._server.read(ConfigMap, ObjectKey(deployment.metadata.namespace, release.config))
-        return settings is None or settings.data.get("LOG_LEVEL") in self._registry.failing_levels
+            return None
+        settings = self._server.read(ConfigMap, ObjectKey(namespace, release.config))
+        assert settings is not None, f"{release.config} does not exist"
+        return settings.data.get("LOG_LEVEL")
 
     async def _roll_out(self, deployment: Deployment) -> None:
         spec, previous = deployment.spec, deployment.status

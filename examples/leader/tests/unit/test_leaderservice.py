@@ -180,6 +180,21 @@ async def test_deleted_leader_is_replaced(apiserver: InMemoryApiServer) -> None:
 
 
 @virtual_time
+async def test_deleted_service_leaves_no_label(apiserver: InMemoryApiServer) -> None:
+    async with cluster(apiserver) as world:
+        await world.create()
+        await world.create_pods(2)
+        await world.wait_for_leader("orders-0")
+        # Pods that are not selected any more may still have the label.
+        await world.user.patch(
+            Pod, ObjectKey("default", "orders-0"), MergePatch({"metadata": {"labels": {"app": None}}})
+        )
+        await world.user.delete(LeaderService, KEY)
+        await world.wait_until(lambda: world.server.read(LeaderService, KEY) is None)
+        assert world.labelled() == []
+
+
+@virtual_time
 async def test_lease_decides_with_fencing(apiserver: InMemoryApiServer) -> None:
     async with cluster(apiserver) as world:
         await world.create(fencing="Sidecar")

@@ -205,13 +205,31 @@ async def test_thawed_pod_is_refused_by_a_checking_store(apiserver: InMemoryApiS
 
 
 @virtual_time
-async def test_deleted_lease_keeps_leader_and_term(apiserver: InMemoryApiServer) -> None:
+async def test_deleted_lease_ends_the_leader(apiserver: InMemoryApiServer) -> None:
     async with model_pods(apiserver) as pods:
         leader = await pods.wait_for_leader()
+        leader.application.stubborn = True
+        began = now()
         await pods.user.delete(Lease, LEASE)
-        await asyncio.sleep(60)
-        assert pods.leaders() == [leader]
-        assert (lease(apiserver).spec.lease_transitions, recorded_term(apiserver)) == (1, 1)
+        await asyncio.sleep(5)
+        assert leader.application.ended_at[0] - began <= 3
+        assert pods.leaders() == []
+        await pods.wait_for_leader()
+        assert now() - began >= 25
+        assert (lease(apiserver).spec.lease_transitions, recorded_term(apiserver)) == (2, 2)
+        assert pods.store.violations() == []
+
+
+@virtual_time
+async def test_repeatedly_deleted_lease_has_one_writer(apiserver: InMemoryApiServer) -> None:
+    async with model_pods(apiserver) as pods:
+        for _ in range(600):
+            with suppress(ApiError):
+                await pods.user.delete(Lease, LEASE)
+            await asyncio.sleep(0.3)
+            assert len(pods.leaders()) <= 1
+        assert pods.store.violations() == []
+        assert recorded_term(apiserver) > 3
 
 
 @virtual_time

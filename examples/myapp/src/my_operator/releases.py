@@ -43,7 +43,7 @@ class ObservedState:
     @property
     def running(self) -> Release | None:
         """Release in the Deployment, or None."""
-        return resources.running_release(self.deployment) if self.deployment else None
+        return resources.release_of(self.deployment.spec.template.spec) if self.deployment else None
 
     @property
     def migration_job(self) -> Job | None:
@@ -51,7 +51,10 @@ class ObservedState:
         return next((job for job in self.jobs if self.is_current_migration(job)), None)
 
     def is_current_migration(self, job: Job) -> bool:
-        """Return True if a Job migrates this database to the desired version."""
+        """Return True if a Job migrates this database to the desired version.
+
+        A Job with other settings is replaced, unless it has completed.
+        """
         meta = job.metadata
         for_this_database = (
             self.database is not None and meta.annotations.get(resources.DATABASE_UID) == self.database.metadata.uid
@@ -60,7 +63,11 @@ class ObservedState:
             for_this_database
             and meta.deletion_timestamp is None
             and job.key == resources.migration_key(self.app, self.app.image)
+            and (_finish_message(job, "Complete") != "" or self._has_desired_settings(job))
         )
+
+    def _has_desired_settings(self, job: Job) -> bool:
+        return resources.release_of(job.spec.template.spec) == self.app.release
 
 
 @dataclass(frozen=True)

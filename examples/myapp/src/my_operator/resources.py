@@ -9,7 +9,6 @@ from hashlib import sha256
 
 from steersman import ObjectKey
 from steersman.api.apply import apps, batch, core, meta
-from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import Container, PodSpec
 
 from my_operator.api.v1.myapp import MyApp, Release
@@ -69,12 +68,11 @@ def deployment(app: MyApp, release: Release, *, with_database: bool) -> apps.Dep
 
     The previous release serves until the pods of the new one are ready.
     """
-    config = core.EnvFromSource(config_map_ref=core.ConfigMapEnvSource(name=release.config))
     container = core.Container(
         name=CONTAINER,
         image=release.image,
         env=_environment(app, with_database),
-        env_from=[config] if release.config else [],
+        env_from=_settings(release),
         ports=[core.ContainerPort(name="http", container_port=PORT)],
         liveness_probe=core.Probe(http_get=core.HTTPGetAction(path="/livez", port="http"), period_seconds=10),
         readiness_probe=core.Probe(http_get=core.HTTPGetAction(path="/readyz", port="http"), period_seconds=2),
@@ -102,13 +100,14 @@ def migration_key(app: MyApp, image: str) -> ObjectKey:
     return ObjectKey(app.metadata.namespace, f"{app.metadata.name}-migrate-{sha256(image.encode()).hexdigest()[:8]}")
 
 
-def migration(app: MyApp, image: str, database_uid: str) -> batch.Job:
-    """Return the Job that migrates the database to ``image``."""
+def migration(app: MyApp, release: Release, database_uid: str) -> batch.Job:
+    """Return the Job that migrates the database to ``release``."""
     container = core.Container(
         name=CONTAINER,
-        image=image,
+        image=release.image,
         args=["migrate"],
         env=_environment(app, True),
+        env_from=_settings(release),
         resources=RESOURCES,
         security_context=UNPRIVILEGED,
     )
@@ -116,7 +115,7 @@ def migration(app: MyApp, image: str, database_uid: str) -> batch.Job:
     pod = core.PodTemplateSpec(metadata=meta.TemplateMeta(labels=labels), spec=_pod(container, "Never"))
     return batch.Job(
         metadata=meta.ObjectMeta(
-            name=migration_key(app, image).name,
+            name=migration_key(app, release.image).name,
             namespace=app.metadata.namespace,
             labels=labels,
             annotations={DATABASE_UID: database_uid},
@@ -131,15 +130,20 @@ def migration(app: MyApp, image: str, database_uid: str) -> batch.Job:
     )
 
 
-def running_release(deployment: Deployment) -> Release | None:
-    """Return the release in the pod template; None without the application container."""
-    found = (c for c in deployment.spec.template.spec.containers if c.name == CONTAINER)
+def release_of(pod: PodSpec) -> Release | None:
+    """Return the release of a pod; None without the application container."""
+    found = (c for c in pod.containers if c.name == CONTAINER)
     return next((Release(image=c.image or "", config=_config_of(c)) for c in found), None)
 
 
 def has_database(pod: PodSpec) -> bool:
     """Return True if the application container has a database URL."""
     return any(_has_database_url(c) for c in pod.containers if c.name == CONTAINER)
+
+
+def _settings(release: Release) -> list[core.EnvFromSource]:
+    reference = core.ConfigMapEnvSource(name=release.config)
+    return [core.EnvFromSource(config_map_ref=reference)] if release.config else []
 
 
 def _config_of(container: Container) -> str:

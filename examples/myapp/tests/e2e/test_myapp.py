@@ -28,7 +28,7 @@ from steersman.meta import metadata_only, unstructured
 
 from my_operator.api.v1.myapp import MyApp, Phase
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
-from my_operator.resources import running_release
+from my_operator.resources import release_of
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Application:
         return await wait_for_result(matching_app, seconds)
 
     async def image(self) -> str:
-        release = running_release(await self.client.get(Deployment, self.key))
+        release = release_of((await self.client.get(Deployment, self.key)).spec.template.spec)
         return release.image if release else ""
 
     async def get_json(self, path: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from steersman_testing.envtest import Envtest
 from my_operator.api.v1.myapp import MyApp, MyAppStatus, Phase
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 from my_operator.main import setup
-from my_operator.resources import has_database, migration_key, running_release
+from my_operator.resources import has_database, migration_key, release_of
 
 CONFIG = Path(__file__).parents[2] / "config"
 ROLE: dict[str, Any] = yaml.safe_load((CONFIG / "rbac/role.yaml").read_text())
@@ -83,7 +83,7 @@ class SimulatedCluster:
         """Return the key of the Deployment's ConfigMap when it has ``data``."""
         async with asyncio.timeout(30):
             while True:
-                running = running_release(await self.wait_for_object(Deployment))
+                running = release_of((await self.wait_for_object(Deployment)).spec.template.spec)
                 for found in await self.settings():
                     if found.data == data and running is not None and running.config == found.metadata.name:
                         return found.key
@@ -120,7 +120,7 @@ class SimulatedCluster:
 
 def deployed_image(deployment: Deployment) -> tuple[str, bool]:
     """Return the image, and True if it has a database."""
-    release = running_release(deployment)
+    release = release_of(deployment.spec.template.spec)
     return release.image if release else "", has_database(deployment.spec.template.spec)
 
 

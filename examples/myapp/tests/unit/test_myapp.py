@@ -32,7 +32,7 @@ from my_operator.api.v1.myapp import MyApp, MyAppDatabase, MyAppSpec, MyAppStatu
 from my_operator.controllers.metrics import RECONCILES, RESULTS
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 from my_operator.main import setup
-from my_operator.resources import has_database, migration_key, running_release, selector_labels
+from my_operator.resources import has_database, migration_key, release_of, selector_labels
 
 KEY = ObjectKey("default", "my-application")
 OLD, NEW = "example.com/myapp:1.2.0", "example.com/myapp:1.3.0"
@@ -75,7 +75,7 @@ class OperatorHarness:
         return self.release().image
 
     def release(self) -> Release:
-        found = running_release(self.deployment())
+        found = release_of(self.deployment().spec.template.spec)
         assert found is not None
         return found
 
@@ -208,6 +208,22 @@ async def test_changed_settings_roll_out_without_migration(apiserver: InMemoryAp
         assert running.registry.migrations == [OLD]
         await running.patch_spec(config=None)
         assert (running.release(), running.settings()) == (Release(image=OLD), {})
+
+
+@virtual_time
+async def test_migration_has_the_settings_of_its_release(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver, failing_migration_levels={"nonsense"}) as running:
+        await running.create(LOG_LEVEL="info")
+        (job,) = apiserver.read_all(Job)
+        assert release_of(job.spec.template.spec) == running.release()
+        await running.patch_spec(version="1.3.0", config={"LOG_LEVEL": "nonsense"})
+        assert ((await running.status()).phase, running.image()) == ("RolledBack", OLD)
+        # The migration runs again with corrected settings, and only then.
+        await running.patch_spec(config={"LOG_LEVEL": "debug"})
+        assert ((await running.status()).phase, running.image()) == ("Ready", NEW)
+        await running.patch_spec(config={"LOG_LEVEL": "info"})
+        assert (await running.status()).phase == "Ready"
+        assert running.registry.migrations == [OLD, NEW, NEW]
 
 
 @virtual_time

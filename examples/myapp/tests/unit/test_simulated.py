@@ -13,7 +13,7 @@ from steersman_testing import World, simulate
 from my_operator.api.v1.myapp import MyApp, MyAppDatabase, MyAppSpec
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 from my_operator.main import setup
-from my_operator.resources import has_database, running_release
+from my_operator.resources import has_database, release_of
 
 # SIMULATE=whole tries all fault points and takes minutes. The default tries evenly spread ones in seconds.
 MAX_FAULTS, RANDOM_RUNS = (None, 50) if os.environ.get("SIMULATE") == "whole" else (12, 3)
@@ -80,7 +80,7 @@ def no_unmigrated_image_runs(world: World[ImageRegistry]) -> None:
     found = world.read(Deployment, KEY)
     if found is None or not has_database(found.spec.template.spec):
         return
-    release = running_release(found)
+    release = release_of(found.spec.template.spec)
     assert release is not None
     image = release.image
     done = [m for m in world.outside.migrations if m not in world.outside.failing_migrations]
@@ -101,7 +101,10 @@ def settings_of_needed_releases_exist(world: World[ImageRegistry]) -> None:
     app, deployment = world.read(MyApp, KEY), world.read(Deployment, KEY)
     if app is None or app.metadata.deletion_timestamp is not None:
         return
-    needed = [running_release(deployment) if deployment else None, app.status.release if app.status else None]
+    needed = [
+        release_of(deployment.spec.template.spec) if deployment else None,
+        app.status.release if app.status else None,
+    ]
     for release in needed:
         if release is not None and release.config:
             assert world.read(ConfigMap, ObjectKey(KEY.namespace, release.config)) is not None, release.config

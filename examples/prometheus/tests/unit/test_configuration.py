@@ -284,6 +284,41 @@ def test_regex_that_prometheus_rejects_names_field(regex: str) -> None:
     assert problem.startswith("spec.endpoints[0].relabelings[0].regex is invalid: ")
 
 
+def optional(name: str) -> dict[str, Any]:
+    """Return a reference to a Secret that does not exist."""
+    return {"name": name, "key": "x", "optional": True}
+
+
+def test_optional_references_may_be_missing() -> None:
+    absent = {"secret": optional("absent")}
+    endpoints = [
+        {"port": "web", "authorization": {"credentials": optional("absent")}},
+        {"port": "web", "basicAuth": {"username": optional("a"), "password": optional("b")}},
+        {"port": "web", "tlsConfig": {"ca": absent, "cert": absent, "keySecret": optional("absent")}},
+    ]
+    monitor = service_monitor("s", *endpoints)
+    declared = build(Inputs(prometheus=prometheus(), service_monitors=[monitor], contents={}))
+    assert declared.problems == {}
+    header, login, tls = yaml.safe_load(declared.text)["scrape_configs"]
+    assert "authorization" not in header
+    assert "basic_auth" not in login
+    assert tls["tls_config"] == {}
+
+
+def test_optional_password_may_be_missing() -> None:
+    monitor = service_monitor("s", {"port": "web", "basicAuth": {**BASIC_AUTH, "password": optional("absent")}})
+    declared = build(Inputs(prometheus=prometheus(), service_monitors=[monitor], contents=CREDENTIALS))
+    (job,) = yaml.safe_load(declared.text)["scrape_configs"]
+    assert list(job["basic_auth"]) == ["username"]
+
+
+def test_redirects_and_http2_can_be_disabled() -> None:
+    monitor = service_monitor("s", {"port": "web", "followRedirects": False, "enableHttp2": False})
+    declared = build(Inputs(prometheus=prometheus(), service_monitors=[monitor], contents={}))
+    (job,) = yaml.safe_load(declared.text)["scrape_configs"]
+    assert (job["follow_redirects"], job["enable_http2"]) == (False, False)
+
+
 @pytest.mark.parametrize("regex", [r"\p{Foo}", r"\p", r"\p{^}", "(?U)x**", "(?U)x*", "[[:^alpha:]]"])
 def test_unsupported_regex_names_field(regex: str) -> None:
     problem = problem_of({"relabelings": [{"action": "keep", "regex": regex}]})

@@ -312,6 +312,64 @@ async def test_options_reach_the_pods(apiserver: InMemoryApiServer) -> None:
         assert len(world.server.read_all(Pod)) == 2
 
 
+@virtual_time
+async def test_ignored_fields_are_reported_once(apiserver: InMemoryApiServer) -> None:
+    async with monitoring_harness(apiserver) as world:
+        endpoint: dict[str, Any] = {"port": "web", "oauth2": {"clientId": {}}, "tlsConfig": {"minVersion": "TLS13"}}
+        monitor = service_monitor("orders", endpoint, sampleLimit=9, labelLimit=0)
+        await world.user.create(monitor)
+        await world.user.create(prometheus())
+        await world.wait_reconciled()
+        accepted = await world.accepted(ServiceMonitor, monitor.key)
+        assert accepted is not None
+        names = "spec.sampleLimit, spec.endpoints[0].oauth2, spec.endpoints[0].tlsConfig.minVersion"
+        message = f"This operator does not support these fields. Remove them: {names}"
+        assert (accepted.status, accepted.reason, accepted.message) == ("True", "FieldsIgnored", message)
+        await asyncio.sleep(600)
+        expected = [f"Prometheus default/prometheus ignores a part of it: {message}"]
+        assert await world.warnings_of("orders") == expected
+        assert "/orders/" in world.running_text()
+
+
+@virtual_time
+async def test_paused_prometheus_is_not_changed(apiserver: InMemoryApiServer) -> None:
+    async with monitoring_harness(apiserver) as world:
+        await world.user.create(prometheus())
+        await world.wait_reconciled()
+        before = world.running_text()
+        await world.patch_spec(paused=True, replicas=2)
+        await world.wait_reason("Paused")
+        await world.user.create(service_monitor("late"))
+        await asyncio.sleep(120)
+        assert world.running_text() == before
+        status = await world.status()
+        assert (status.paused, status.replicas, status.unavailable_replicas) == (True, 1, 1)
+        await world.patch_spec(paused=False)
+        await world.wait_reconciled()
+        assert (await world.status()).paused is False
+        assert "/late/" in world.running_text()
+        await world.patch_spec(paused=True)
+        await world.user.delete(Prometheus, KEY)
+        await asyncio.sleep(60)
+        assert world.server.read_all(Prometheus) == ()
+
+
+@virtual_time
+async def test_changed_storage_says_what_to_do(apiserver: InMemoryApiServer) -> None:
+    async with monitoring_harness(apiserver) as world:
+        await world.user.create(prometheus())
+        await world.wait_reconciled()
+        claim = {"spec": {"resources": {"requests": {"storage": "50Gi"}}}}
+        await world.patch_spec(storage={"volumeClaimTemplate": claim})
+        condition = await world.wait_reason("StorageChanged")
+        command = "kubectl delete statefulset prometheus-prometheus -n default --cascade=orphan"
+        assert command in condition.message
+        await world.user.delete(StatefulSet, WORKLOAD)
+        await world.wait_reconciled()
+        workload = await world.user.get(StatefulSet, WORKLOAD)
+        assert len(workload.spec.volume_claim_templates) == 1
+
+
 UNWRITABLE = [
     Invalid(ApiStatus("spec.endpoints: Required value", "Invalid", 422)),
     Forbidden(ApiStatus("denied by policy", "Forbidden", 403)),

@@ -44,11 +44,7 @@ class LeaderServiceReconciler(Reconciler[LeaderService]):
 
     async def reconcile(self, service: LeaderService) -> None:
         label = role_label(service)
-        related = await self.client.list(
-            Pod,
-            namespace=service.metadata.namespace,
-            where=lambda pod: selects(service, pod) or label in pod.metadata.labels,
-        )
+        related = await self._related_pods(service, label)
         pods = [pod for pod in related if selects(service, pod)]
         pod, leader = await self._find_leader(service, pods)
         if leader is not None and _is_new(service, leader):
@@ -67,9 +63,22 @@ class LeaderServiceReconciler(Reconciler[LeaderService]):
         conditions = (ready_condition(service, pods, leader), fenced_condition(service, pods))
         await self.status(service, leader=leader, conditions=conditions)
 
+    async def cleanup(self, service: LeaderService) -> None:
+        """Remove the label from the leader. The garbage collector deletes the other objects."""
+        label = role_label(service)
+        await self._label(await self._related_pods(service, label), label, None)
+
     async def update_status(self, service: LeaderService, outcome: ReconcileOutcome) -> None:
         if isinstance(outcome.error, _REFUSALS) and not isinstance(outcome.error, Conflict):
             await self.status(service, conditions=[refused_condition(service, outcome.error)])
+
+    async def _related_pods(self, service: LeaderService, label: str) -> Sequence[Pod]:
+        """Return the selected pods, and those that still have the label."""
+        return await self.client.list(
+            Pod,
+            namespace=service.metadata.namespace,
+            where=lambda pod: selects(service, pod) or label in pod.metadata.labels,
+        )
 
     async def _find_leader(self, service: LeaderService, pods: Sequence[Pod]) -> tuple[Pod | None, Leader | None]:
         """Return the leader of the Lease, or choose one."""

@@ -87,7 +87,7 @@ class MyAppReconciler(Reconciler[MyApp]):
             # Foreground deletion waits for the pods, so that only one migration runs.
             await self.client.delete(Job, job.key, uid=job.metadata.uid, propagation="Foreground")
         if releases.can_migrate(observed, records) and observed.database is not None:
-            await self.client.apply(resources.migration(app, app.image, observed.database.metadata.uid), owner=app)
+            await self.client.apply(resources.migration(app, app.release, observed.database.metadata.uid), owner=app)
         if release := releases.release_to_run(observed, records):
             deployment = resources.deployment(app, release, with_database=records.migrated is not None)
             await self.client.apply(deployment, owner=app)

@@ -2,6 +2,7 @@
 
 from monitoring_operator.configuration.build import DeclaredConfiguration, Inputs, build
 from monitoring_operator.configuration.credentials import Contents, Monitor, SourceObject, source_objects
+from monitoring_operator.configuration.ignored import ignored_fields
 from monitoring_operator.configuration.problems import InvalidMonitor
 from monitoring_operator.configuration.selection import matches, select
 
@@ -13,6 +14,7 @@ __all__ = [
     "Monitor",
     "SourceObject",
     "build",
+    "ignored_fields",
     "matches",
     "select",
     "source_objects",

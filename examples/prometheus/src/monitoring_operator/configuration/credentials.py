@@ -45,6 +45,13 @@ class CredentialFiles:
         self._contents = contents
         self.files: dict[str, bytes] = {}
 
+    def has(self, selector: SecretKeySelector | ConfigMapKeySelector | None) -> bool:
+        """Return True unless the key is optional and does not exist."""
+        if selector is None:
+            return False
+        exists = selector.key in self._contents.get(_source(self._namespace, selector), {})
+        return exists or not selector.optional
+
     def read(self, field: str, selector: SecretKeySelector | ConfigMapKeySelector) -> bytes:
         """Return the content of a key.
 

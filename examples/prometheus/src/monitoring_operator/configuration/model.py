@@ -52,8 +52,8 @@ class AuthorizationHeader(Section):
 class BasicAuthentication(Section):
     """Basic authentication of a scrape. The user name has no file before Prometheus 2.50."""
 
-    username: str
-    password_file: str
+    username: str | None = None
+    password_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +82,8 @@ class ScrapeConfig(Section):
     scrape_timeout: str | None = None
     metrics_path: str | None = None
     scheme: str | None = None
+    follow_redirects: bool | None = None
+    enable_http2: bool | None = None
     params: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     basic_auth: BasicAuthentication | None = None
     authorization: AuthorizationHeader | None = None

@@ -84,6 +84,8 @@ def _job(
         scrape_timeout=endpoint.scrape_timeout or None,
         metrics_path=endpoint.path or None,
         scheme=endpoint.scheme.lower() if endpoint.scheme else None,
+        follow_redirects=endpoint.follow_redirects,
+        enable_http2=endpoint.enable_http2,
         params=endpoint.params,
         basic_auth=basic_auth,
         authorization=authorization,
@@ -181,7 +183,7 @@ def _authentication(
         raise InvalidMonitor(field, "has both basicAuth and authorization", "Remove one of them.")
     if basic is not None:
         return _basic_auth(endpoint, f"{field}.basicAuth", credentials), None
-    if header is None or header.credentials is None:
+    if header is None or header.credentials is None or not credentials.has(header.credentials):
         return None, None
     if header.type is not None and not _TOKEN.fullmatch(header.type.strip()):
         # Prometheus compares without case, and some letters of Unicode are lower-case ASCII then.
@@ -192,22 +194,30 @@ def _authentication(
     return None, AuthorizationHeader(type=header.type, credentials_file=path)
 
 
-def _basic_auth(endpoint: ScrapeEndpoint, field: str, credentials: CredentialFiles) -> BasicAuthentication:
+def _basic_auth(endpoint: ScrapeEndpoint, field: str, credentials: CredentialFiles) -> BasicAuthentication | None:
     basic = endpoint.basic_auth
     if basic is None or basic.username is None or basic.password is None:
         raise InvalidMonitor(field, "lacks username or password", "Set both.")
+    username = password_file = None
     try:
-        username = credentials.read(f"{field}.username", basic.username).decode()
+        if credentials.has(basic.username):
+            username = credentials.read(f"{field}.username", basic.username).decode()
     except UnicodeDecodeError:
         raise InvalidMonitor(f"{field}.username", "is not UTF-8", "Store a text in the Secret.") from None
-    return BasicAuthentication(username=username, password_file=credentials.path(f"{field}.password", basic.password))
+    if credentials.has(basic.password):
+        password_file = credentials.path(f"{field}.password", basic.password)
+    if username is None and password_file is None:
+        return None
+    return BasicAuthentication(username=username, password_file=password_file)
 
 
 def _tls(config: TLSConfig | None, field: str, credentials: CredentialFiles) -> TLSSettings | None:
     if config is None:
         return None
-    ca, cert = _reference(config.ca, f"{field}.ca"), _reference(config.cert, f"{field}.cert")
-    key = None if config.key_secret is None else (f"{field}.keySecret", config.key_secret)
+    ca = _reference(config.ca, f"{field}.ca", credentials)
+    cert = _reference(config.cert, f"{field}.cert", credentials)
+    secret = config.key_secret
+    key = (f"{field}.keySecret", secret) if secret is not None and credentials.has(secret) else None
     if (cert is None) != (key is None):
         raise InvalidMonitor(field, "has only one of cert and keySecret", "Set both, or none.")
     if ca is not None:
@@ -225,13 +235,12 @@ def _tls(config: TLSConfig | None, field: str, credentials: CredentialFiles) -> 
 
 
 def _reference(
-    either: SecretOrConfigMap | None, field: str
+    either: SecretOrConfigMap | None, field: str, credentials: CredentialFiles
 ) -> tuple[str, SecretKeySelector | ConfigMapKeySelector] | None:
     """Return the reference with the path of its field, or None."""
     if either is None:
         return None
     if either.secret is not None and either.config_map is not None:
         raise InvalidMonitor(field, "has both secret and configMap", "Remove one of them.")
-    if either.secret is not None:
-        return f"{field}.secret", either.secret
-    return None if either.config_map is None else (f"{field}.configMap", either.config_map)
+    name, selector = ("secret", either.secret) if either.secret is not None else ("configMap", either.config_map)
+    return (f"{field}.{name}", selector) if selector is not None and credentials.has(selector) else None

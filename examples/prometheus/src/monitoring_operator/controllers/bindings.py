@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from steersman import (
     CachedClient,
@@ -28,8 +29,34 @@ from monitoring_operator.api.v1.scraping import WorkloadBinding
 from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
 
 ConfigurationResource = ServiceMonitor | PodMonitor | PrometheusRule
-Verdicts = Mapping[tuple[type[Object], ObjectKey], str]
-"""Problem of each selected object. Empty if it is part of the configuration."""
+
+
+class Verdict(NamedTuple):
+    """Verdict of a Prometheus on a selected object.
+
+    Attributes:
+        problem: why the configuration does not contain the object. Empty if it does.
+        ignored: fields without effect.
+    """
+
+    problem: str = ""
+    ignored: Sequence[str] = ()
+
+    @property
+    def reason(self) -> str:
+        """Reason of the condition Accepted."""
+        return "InvalidConfiguration" if self.problem else "FieldsIgnored" if self.ignored else "Accepted"
+
+    @property
+    def message(self) -> str:
+        """Message of the condition Accepted."""
+        if self.problem or not self.ignored:
+            return self.problem[:_MAX_MESSAGE_LENGTH]
+        names = ", ".join(self.ignored)
+        return f"This operator does not support these fields. Remove them: {names}"[:_MAX_MESSAGE_LENGTH]
+
+
+Verdicts = Mapping[tuple[type[Object], ObjectKey], Verdict]
 
 KINDS: tuple[type[ConfigurationResource], ...] = (ServiceMonitor, PodMonitor, PrometheusRule)
 _MAX_MESSAGE_LENGTH = 1024
@@ -78,34 +105,37 @@ class BindingWriter:
             for obj in await self._client.list(kind):
                 await self._write(identity, obj, verdicts.get((kind, obj.key)))
 
-    async def _write(self, identity: _Identity, obj: ConfigurationResource, problem: str | None) -> None:
+    async def _write(self, identity: _Identity, obj: ConfigurationResource, verdict: Verdict | None) -> None:
         bindings = obj.status.bindings
         previous = next((binding for binding in bindings if identity.is_of(binding)), None)
-        verdict = None if problem is None else self._verdict(obj, previous, problem)
+        condition = None if verdict is None else self._condition(obj, previous, verdict)
         current = find_condition(previous.conditions, "Accepted") if previous is not None else None
-        if problem and verdict is not None and (current is None or current.message != verdict.message):
+        if verdict is not None and verdict.message and (current is None or current.message != verdict.message):
             self._record(identity, obj, verdict)
-        if verdict == current or type(obj) in self._without_bindings:
+        if condition == current or type(obj) in self._without_bindings:
             return
         others = [binding for binding in bindings if not identity.is_of(binding)]
-        await self._patch(obj, others if verdict is None else [*others, _binding(identity, verdict)])
+        await self._patch(obj, others if condition is None else [*others, _binding(identity, condition)])
 
-    def _verdict(self, obj: ConfigurationResource, previous: WorkloadBinding | None, problem: str) -> Condition:
-        verdict = Condition(
+    def _condition(self, obj: ConfigurationResource, previous: WorkloadBinding | None, verdict: Verdict) -> Condition:
+        accepted = Condition(
             type="Accepted",
-            status="False" if problem else "True",
-            reason="InvalidConfiguration" if problem else "Accepted",
-            message=problem[:_MAX_MESSAGE_LENGTH],
+            status="False" if verdict.problem else "True",
+            reason=verdict.reason,
+            message=verdict.message,
             observed_generation=obj.metadata.generation,
         )
         conditions = previous.conditions if previous is not None else ()
-        return next(each for each in set_condition(conditions, verdict, self._clock.now()) if each.type == "Accepted")
+        return next(
+            each for each in set_condition(conditions, accepted, self._clock.now()) if each.type == "Accepted"
+        )
 
-    def _record(self, identity: _Identity, obj: ConfigurationResource, verdict: Condition) -> None:
+    def _record(self, identity: _Identity, obj: ConfigurationResource, verdict: Verdict) -> None:
         recorded = identity, obj.metadata.uid
         if self._recorded.get(recorded) != verdict.message:
             self._recorded[recorded] = verdict.message
-            note = f"Prometheus {identity.namespace}/{identity.name} leaves it out: {verdict.message}"
+            effect = "leaves it out" if verdict.problem else "ignores a part of it"
+            note = f"Prometheus {identity.namespace}/{identity.name} {effect}: {verdict.message}"
             self._events.warning(obj, verdict.reason, note)
 
     async def _patch(self, obj: ConfigurationResource, bindings: Iterable[WorkloadBinding]) -> None:
@@ -138,11 +168,11 @@ class BindingWriter:
         return True
 
 
-def _binding(identity: _Identity, verdict: Condition) -> WorkloadBinding:
+def _binding(identity: _Identity, accepted: Condition) -> WorkloadBinding:
     return WorkloadBinding(
         group="monitoring.coreos.com",
         resource="prometheuses",
         namespace=identity.namespace,
         name=identity.name,
-        conditions=(verdict,),
+        conditions=(accepted,),
     )

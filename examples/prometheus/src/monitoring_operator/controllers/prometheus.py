@@ -22,14 +22,15 @@ from steersman import (
 from steersman.api.apps_v1 import StatefulSet, StatefulSetStatus
 from steersman.api.core_v1 import ConfigMap, Namespace, Pod, Secret, Service, ServiceAccount
 from steersman.cache import InformerOptions
+from steersman.errors import Invalid
 from steersman.meta import metadata_only
 
 from monitoring_operator.api.v1.podmonitor import PodMonitor
 from monitoring_operator.api.v1.prometheus import Prometheus, PrometheusStatus
 from monitoring_operator.api.v1.prometheusrule import PrometheusRule
 from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
-from monitoring_operator.configuration import DeclaredConfiguration, Monitor, build, source_objects
-from monitoring_operator.controllers.bindings import BindingWriter, Verdicts
+from monitoring_operator.configuration import DeclaredConfiguration, Monitor, build, ignored_fields, source_objects
+from monitoring_operator.controllers.bindings import BindingWriter, Verdict, Verdicts
 from monitoring_operator.controllers.conditions import (
     Observed,
     available_condition,
@@ -44,11 +45,13 @@ from monitoring_operator.resources import (
     MANAGED_BY,
     PORT,
     REVISION_ANNOTATION,
+    StorageChanged,
     configuration_secret,
     headless_service,
     owning_prometheus,
     selector_labels,
     statefulset,
+    workload_key,
 )
 from monitoring_operator.servers import HttpServers, Servers
 
@@ -73,6 +76,8 @@ class PrometheusReconciler(Reconciler[Prometheus]):
 
     async def reconcile(self, obj: Prometheus) -> Result:
         """Apply the configuration and the servers, and report what they run."""
+        if obj.spec.paused:
+            return await self._report_paused(obj)
         declared = build(inputs := await read_inputs(self.client, obj))
         workload = await self._apply(obj, declared)
         pods = await self.client.list(Pod, namespace=obj.metadata.namespace, owner=workload)
@@ -86,9 +91,12 @@ class PrometheusReconciler(Reconciler[Prometheus]):
         )
         rejected = {declared.rule_sources[name]: reason for name, reason in rejected_rules(observed).items()}
         verdicts: Verdicts = {
-            **{(type(each), each.key): "" for each in (*inputs.service_monitors, *inputs.pod_monitors)},
-            **{key: str(problem) for key, problem in declared.problems.items()},
-            **{(PrometheusRule, each.key): rejected.get(each.key, "") for each in inputs.rules},
+            **{
+                (type(each), each.key): Verdict(ignored=ignored_fields(each))
+                for each in (*inputs.service_monitors, *inputs.pod_monitors)
+            },
+            **{key: Verdict(str(problem)) for key, problem in declared.problems.items()},
+            **{(PrometheusRule, each.key): Verdict(rejected.get(each.key, "")) for each in inputs.rules},
         }
         await self._bindings.write(obj, verdicts)
         return await self._report(observed)
@@ -108,7 +116,10 @@ class PrometheusReconciler(Reconciler[Prometheus]):
     async def _apply(self, prometheus: Prometheus, declared: DeclaredConfiguration) -> StatefulSet:
         """Apply all objects. The Secret precedes the pods that mount it."""
         configuration = headless_service(prometheus), configuration_secret(prometheus, declared)
-        state = await self.dependents.apply(prometheus, [configuration, statefulset(prometheus)])
+        try:
+            state = await self.dependents.apply(prometheus, [configuration, statefulset(prometheus)])
+        except Invalid as error:
+            raise StorageChanged.or_same(error, workload_key(prometheus)) from None
         return next(each for each in state.objects if isinstance(each, StatefulSet))
 
     async def _report(self, observed: Observed) -> Result:
@@ -120,6 +131,14 @@ class PrometheusReconciler(Reconciler[Prometheus]):
             conditions=[reconciled, available_condition(observed)],
         )
         return Result(requeue_after=_RESYNC_SECONDS if reconciled.status == "True" else _POLL_SECONDS)
+
+    async def _report_paused(self, prometheus: Prometheus) -> Result:
+        workload = await self.client.get_or_none(StatefulSet, workload_key(prometheus))
+        counts = prometheus.status if workload is None else workload.status
+        message = "The operator changes nothing. Set spec.paused to false to continue."
+        paused = condition(prometheus, "Reconciled", False, "Paused", message)
+        await self.status(prometheus, **_replica_counts(prometheus, counts), conditions=[paused])
+        return Result()
 
     async def _has_service_account(self, prometheus: Prometheus) -> bool:
         name = prometheus.spec.service_account_name or DEFAULT_SERVICE_ACCOUNT
@@ -178,7 +197,7 @@ def _replica_counts(prometheus: Prometheus, counts: StatefulSetStatus | Promethe
     """Return the fields that the CRD of prometheus-operator requires in each status."""
     available = counts.available_replicas or 0
     return {
-        "paused": False,
+        "paused": prometheus.spec.paused,
         "replicas": counts.replicas or 0,
         "updated_replicas": counts.updated_replicas or 0,
         "available_replicas": available,

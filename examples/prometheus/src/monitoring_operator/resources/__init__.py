@@ -10,7 +10,7 @@ from monitoring_operator.resources.names import (
 )
 from monitoring_operator.resources.secret import ConfigurationTooLarge, configuration_secret
 from monitoring_operator.resources.service import headless_service
-from monitoring_operator.resources.statefulset import DEFAULT_SERVICE_ACCOUNT, statefulset
+from monitoring_operator.resources.statefulset import DEFAULT_SERVICE_ACCOUNT, StorageChanged, statefulset
 
 __all__ = [
     "DEFAULT_SERVICE_ACCOUNT",
@@ -18,6 +18,7 @@ __all__ = [
     "PORT",
     "REVISION_ANNOTATION",
     "ConfigurationTooLarge",
+    "StorageChanged",
     "configuration_secret",
     "headless_service",
     "owning_prometheus",

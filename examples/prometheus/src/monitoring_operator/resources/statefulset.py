@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from msgspec import UNSET
+from steersman import ObjectKey, SteersmanError
 from steersman.api.apply import apps, core, meta
 from steersman.api.core_v1 import EmptyDirVolumeSource
+from steersman.errors import Invalid, TerminalError
 from steersman.meta import decode_builtins, to_builtins
 
 from monitoring_operator.api.v1.prometheus import Prometheus
@@ -16,12 +18,29 @@ PROMETHEUS_CONTAINER = "prometheus"
 RELOADER_CONTAINER = "reloader"
 DATA_VOLUME = "data"
 
+_IMMUTABLE = "updates to statefulset spec for fields other than"
 _REPOSITORY = "quay.io/prometheus/prometheus"
 _USER_ID, _GROUP_ID = 1000, 2000
 _DIRECTORY = "/etc/prometheus"
 _RELOAD = f"{_DIRECTORY}/declared/reload.sh"
 # The kubelet replaces $$ by $.
 _START = f'echo $$$$ >{_DIRECTORY}/running/prometheus.pid && exec prometheus "$@"'
+
+
+class StorageChanged(TerminalError):
+    """The StatefulSet cannot be updated to the declared storage."""
+
+    @classmethod
+    def or_same(cls, error: Invalid, key: ObjectKey) -> SteersmanError:
+        """Return ``error``, or a StorageChanged if it is the reason. The volumes alone are immutable and declared."""
+        if _IMMUTABLE not in str(error):
+            return error
+        return cls(
+            f"spec.storage differs from the volume templates of StatefulSet {key}, which cannot be changed. Restore "
+            f"it, or run 'kubectl delete statefulset {key.name} -n {key.namespace} --cascade=orphan', which keeps "
+            "the pods. The operator then creates the StatefulSet again. Existing PVCs keep their size, and pods "
+            "that get another volume begin without samples."
+        )
 
 
 def image_of(prometheus: Prometheus) -> str:

@@ -123,14 +123,16 @@ def controller_loads(
         seconds: time between them.
     """
     earlier = {sample.name: sample for sample in before}
+    if any(_has_fallen(earlier[sample.name], sample) for sample in after if sample.name in earlier):
+        # The counters are those of a new process, which has all controllers.
+        earlier = {}
     return [_load(earlier.get(sample.name), sample, seconds) for sample in after]
 
 
 def _load(before: ControllerSample | None, after: ControllerSample, seconds: float) -> ControllerLoad:
     total, errors = sum(after.reconciles.values()), after.reconciles.get(_ERROR_RESULT, 0)
     duration = after.reconcile_seconds
-    # Counters that are smaller than before are those of a new process.
-    if before is not None and sum(before.reconciles.values()) <= total:
+    if before is not None:
         total -= sum(before.reconciles.values())
         errors -= before.reconciles.get(_ERROR_RESULT, 0)
         duration -= before.reconcile_seconds
@@ -149,6 +151,12 @@ def _load(before: ControllerSample | None, after: ControllerSample, seconds: flo
         errors=after.reconciles.get(_ERROR_RESULT, 0),
         slow=sorted(_slow_reconciles(after), key=lambda each: -each.seconds),
     )
+
+
+def _has_fallen(before: ControllerSample, after: ControllerSample) -> bool:
+    """Return True if a counter is smaller than before."""
+    counts = any(after.reconciles.get(result, 0) < count for result, count in before.reconciles.items())
+    return counts or after.reconcile_seconds < before.reconcile_seconds
 
 
 def _slow_reconciles(sample: ControllerSample) -> Iterator[SlowReconcile]:

@@ -95,6 +95,25 @@ def test_load_of_restarted_operator_starts_at_zero() -> None:
     assert (load.reconciles_per_second, load.errors_per_second, load.mean_seconds) == (2.0, 0.0, 0.25)
 
 
+@pytest.mark.parametrize(
+    "restarted",
+    [
+        {"reconciles": {"success": 400, "error": 0}, "reconcile_seconds": 100.0},
+        {"reconciles": {"success": 400, "error": 9}, "reconcile_seconds": 0.1},
+        {"reconciles": {"success": 1, "error": 9}, "reconcile_seconds": 100.0},
+    ],
+)
+def test_busy_restarted_operator_has_no_negative_rates(restarted: dict[str, Any]) -> None:
+    before, after = decoded(later()), decoded(sample(running=[], slowest=[], **restarted))
+    idle = decoded(sample(name="idle"))
+    load, other = controller_loads([before, idle], [after, idle], 2.0)
+    total = sum(restarted["reconciles"].values())
+    assert (load.reconciles_per_second, load.mean_seconds) == (total / 2, restarted["reconcile_seconds"] / total)
+    assert load.errors_per_second == restarted["reconciles"]["error"] / 2
+    # All controllers are of one process.
+    assert other.reconciles_per_second > 0
+
+
 def test_view_fits_80_columns_and_says_why() -> None:
     loads = controller_loads([decoded(sample())], [decoded(later(started=False))], 2.0)
     console = Console(width=80, record=True, file=StringIO())

@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from apiserver_cases.api import Api, Json
+from apiserver_cases.api import Api, ApiResponse, Json
+from apiserver_cases.apply import fields_by_manager
 from apiserver_cases.waiting import wait_until_served
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -15,7 +16,8 @@ _FIELDS = {"v1": ("watts", "integer"), "v2": ("power", "string")}
 
 def _version(name: str, **more: Any) -> Json:
     field, kind = _FIELDS[name]
-    spec = {"type": "object", "properties": {field: {"type": kind}}}
+    properties = {field: {"type": kind}, "colour": {"type": "string"}}
+    spec = {"type": "object", "properties": properties}
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
     return {"name": name, "served": True, "storage": name == "v1", "schema": schema, **more}
 
@@ -54,9 +56,13 @@ def _webhook(config: Json) -> Json:
 
 
 def _converted(obj: Json, expected: str) -> Json:
-    spec = obj.get("spec", {})
-    new = {"watts": int(spec["power"].removesuffix("W"))} if "power" in spec else {"power": f"{spec['watts']}W"}
-    return {**obj, "apiVersion": expected, "spec": new}
+    # The server also converts objects without the fields that an apply no longer declares.
+    spec = dict(obj.get("spec") or {})
+    if "power" in spec:
+        spec["watts"] = int(spec.pop("power").removesuffix("W"))
+    elif "watts" in spec:
+        spec["power"] = f"{spec.pop('watts')}W"
+    return {**obj, "apiVersion": expected, "spec": spec}
 
 
 async def _convert(review: Json) -> Json:
@@ -108,3 +114,58 @@ async def case_conversion_strategy_none(api: Api) -> None:
         read = (await api.call("GET", _path(api, "v2", "a"))).expect_success()
         assert (read.body["apiVersion"], read.body["spec"]) == (f"{_group(api)}/v2", {})
         assert (await api.call("GET", _path(api, "v1", "a"))).body["spec"] == {"watts": 60}
+
+
+async def _apply(api: Api, version: str, manager: str, labels: Json | None = None, **spec: Any) -> ApiResponse:
+    query, body = {"fieldManager": manager, "force": "true"}, _lamp(api, version, **spec)
+    if labels:
+        body["metadata"]["labels"] = labels
+    applied = await api.call("PATCH", _path(api, version, "a"), body, query, "application/apply-patch+yaml")
+    return applied.expect_success()
+
+
+async def case_applier_keeps_a_renamed_field(api: Api) -> None:
+    async with _served_lamps(api, _webhook(await api.serve_webhook(_convert))):
+        await _apply(api, "v1", "one", watts=60, colour="red")
+        changed = await _apply(api, "v2", "one", power="60W", colour="blue")
+        assert changed.body["spec"] == {"power": "60W", "colour": "blue"}
+        assert fields_by_manager(changed) == {("one", "Apply", ""): {"f:spec": {"f:colour": {}, "f:power": {}}}}
+        assert (await api.call("GET", _path(api, "v1", "a"))).body["spec"] == {"watts": 60, "colour": "blue"}
+
+
+async def case_applier_drops_a_renamed_field(api: Api) -> None:
+    async with _served_lamps(api, _webhook(await api.serve_webhook(_convert))):
+        await _apply(api, "v1", "one", watts=60, colour="red")
+        changed = await _apply(api, "v2", "one", colour="blue")
+        assert changed.body["spec"] == {"colour": "blue"}
+        assert (await api.call("GET", _path(api, "v1", "a"))).body["spec"] == {"colour": "blue"}
+
+
+async def case_renamed_field_of_another_applier_stays(api: Api) -> None:
+    async with _served_lamps(api, _webhook(await api.serve_webhook(_convert))):
+        await _apply(api, "v1", "one", watts=60, colour="red")
+        await _apply(api, "v1", "two", watts=60)
+        changed = await _apply(api, "v2", "one", colour="blue")
+        assert changed.body["spec"] == {"power": "60W", "colour": "blue"}
+        assert fields_by_manager(changed) == {
+            ("one", "Apply", ""): {"f:spec": {"f:colour": {}}},
+            ("two", "Apply", ""): {"f:spec": {"f:watts": {}}},
+        }
+
+
+async def case_renamed_field_of_an_updater_stays(api: Api) -> None:
+    async with _served_lamps(api, _webhook(await api.serve_webhook(_convert))):
+        await _apply(api, "v2", "one", power="60W", colour="red")
+        query, kind = {"fieldManager": "two"}, "application/merge-patch+json"
+        (await api.call("PATCH", _path(api, "v1", "a"), {"spec": {"watts": 40}}, query, kind)).expect_success()
+        changed = await _apply(api, "v2", "one", colour="red")
+        assert changed.body["spec"] == {"power": "40W", "colour": "red"}
+        changed = await _apply(api, "v1", "one", colour="red")
+        assert changed.body["spec"] == {"watts": 40, "colour": "red"}
+
+
+async def case_applier_changes_its_version_and_labels(api: Api) -> None:
+    async with _served_lamps(api, _webhook(await api.serve_webhook(_convert))):
+        await _apply(api, "v1", "one", {"a": "1", "b": "2"}, watts=60)
+        changed = await _apply(api, "v2", "one", {"a": "1", "c": "3"}, power="60W")
+        assert changed.metadata["labels"] == {"a": "1", "c": "3"}

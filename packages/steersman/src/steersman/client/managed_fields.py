@@ -47,16 +47,40 @@ def apply_would_change(document: Mapping[str, Any], obj: Object, manager: str, s
     return not _map_unchanged(declared, owned, obj.content if isinstance(obj, Unstructured) else obj)
 
 
-def owned_fields(obj: Object, manager: str, subresource: str = "") -> dict[str, Any]:
-    """Return the ``fieldsV1`` of the fields that ``manager`` applied. Empty if there are none.
+def applied_other_version(obj: Object, manager: str) -> bool:
+    """Return True if ``manager`` applied the status in another API version."""
+    entry = _find_entry(obj, manager, "status")
+    return entry is not None and entry.api_version != type(obj).api_resource.api_version
+
+
+def owned_status_fields(obj: Object, manager: str, status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ``fieldsV1`` of the status fields that ``manager`` applied. Empty if there are none.
+
+    If they were applied in another API version, their names may differ. The result then also has all fields of
+    ``status`` except those that other managers own, because the server removes fields that lose their last owner.
 
     Args:
-        obj: object, read by a client whose field manager is ``manager``.
+        obj: object with the entries of ``manager``, or of all managers if ``applied_other_version``.
         manager: field manager of the apply.
-        subresource: empty, or ``status``.
+        status: status of ``obj`` as JSON types.
     """
-    entry = _find_entry(obj, manager, subresource)
-    return {} if entry is None else _decode_fields(entry)
+    entry = _find_entry(obj, manager, "status")
+    if entry is None:
+        return {}
+    owned = _status_fields(entry)
+    if not applied_other_version(obj, manager):
+        return owned
+    foreign = [_status_fields(other) for other in obj.metadata.managed_fields if other is not entry]
+    names = {f"f:{name}" for name in status}.difference(*foreign)
+    types = {f'k:{{"type":"{each["type"]}"}}' for each in status.get("conditions", ())}
+    types = types.difference(*(fields.get("f:conditions", {}) for fields in foreign))
+    added: dict[str, Any] = {name: {} for name in names}
+    conditions: dict[str, Any] = owned.get("f:conditions", {}) | {key: {} for key in types}
+    return added | owned | ({"f:conditions": conditions} if conditions else {})
+
+
+def _status_fields(entry: ManagedFieldsEntry) -> dict[str, Any]:
+    return _decode_fields(entry).get("f:status", {})
 
 
 def _decode_fields(entry: ManagedFieldsEntry) -> dict[str, Any]:

@@ -123,16 +123,29 @@ class Builder(Generic[T]):
         It doubles with each further failure.
 
         Raises:
-            ValueError: not above 0.
+            ValueError: not above 0, or above ``max_retry_delay``.
         """
-        if not seconds > 0:
-            raise ValueError(f"base_retry_delay must be above 0 s, not {seconds}")
-        self._options = replace(self._options, base_retry_delay=seconds)
-        return self
+        return self._set_retry_delays("base_retry_delay", seconds)
 
     def max_retry_delay(self, seconds: float) -> Builder[T]:
-        """Set the upper limit of the retry delay. Defaults to 1000 seconds."""
-        self._options = replace(self._options, max_retry_delay=seconds)
+        """Set the upper limit of the retry delay. Defaults to 1000 seconds.
+
+        Raises:
+            ValueError: not above 0, or below ``base_retry_delay``.
+        """
+        return self._set_retry_delays("max_retry_delay", seconds)
+
+    def _set_retry_delays(self, option: str, seconds: float) -> Builder[T]:
+        if not seconds > 0:
+            raise ValueError(f"{option} must be above 0 s, not {seconds}")
+        options = replace(self._options, **{option: seconds})
+        base, limit = options.base_retry_delay, options.max_retry_delay
+        if limit < base:
+            hint = "" if option == "max_retry_delay" else ". Set max_retry_delay first"
+            raise ValueError(
+                f"max_retry_delay must not be below base_retry_delay, but {limit:g} s is below {base:g} s{hint}"
+            )
+        self._options = options
         return self
 
     def reconcile_timeout(self, seconds: float) -> Builder[T]:

@@ -11,8 +11,9 @@ import msgspec
 from msgspec.structs import replace
 
 from steersman.cache import CachedClient
+from steersman.client.decode import decode_response
 from steersman.client.encode import status_document
-from steersman.client.managed_fields import apply_would_change, owned_fields
+from steersman.client.managed_fields import applied_other_version, apply_would_change, owned_status_fields
 from steersman.errors import ApiStatus, Conflict
 from steersman.meta import Condition, Field, Object, encode, set_condition
 from steersman.meta.frozen import FrozenStruct
@@ -27,7 +28,8 @@ async def write_status(
 ) -> T:
     """Apply changed fields and conditions to the newest status of ``obj``.
 
-    Fields and conditions that only other managers set are not declared, so they keep their owners.
+    Fields and conditions that only other managers set are not declared, so they keep their owners. The first write in
+    another API version declares all others, because their names may have changed.
 
     The write requires the resourceVersion of that status, so it neither reverts a concurrent change nor reaches an
     object that was recreated under the same name. After a conflict, the status is read from the API server.
@@ -53,10 +55,13 @@ async def write_status(
         if attempt or newest is None:
             # A cache with a selector may not have the object.
             newest = await client.live.get(type(obj), obj.key)
+        if applied_other_version(newest, manager):
+            # A client drops the managedFields of other managers.
+            newest = decode_response(await client.live.raw(obj.api_resource.path(obj.key)), type(obj))
         _require_same_object(obj, newest)
         status = merge_status(obj, newest, now, conditions, fields)
         document = status_document(newest, status, newest.metadata.resource_version)
-        owned = owned_fields(newest, manager, "status").get("f:status", {})
+        owned = owned_status_fields(newest, manager, document["status"])
         document["status"] = _declared_fields(status, document["status"], owned, conditions, fields)
         if not apply_would_change(document, newest, manager, "status"):
             break

@@ -46,9 +46,9 @@ class Dependent(Struct, frozen=True):
         if (outdated := outdated_readiness(obj)) is not None:
             return outdated
         result = self.ready(obj)
-        if isinstance(result, str):
-            return Readiness(ready=False, message=result)
-        return Readiness(ready=result, message="" if result else "it is not ready")
+        if isinstance(result, str) or not result:
+            return Readiness(ready=False, message=result or "it is not ready")
+        return Readiness(ready=True)
 
 
 Step = Dependent | Config | tuple[Dependent | Config, ...]

@@ -487,10 +487,20 @@ def test_options() -> None:
     )
 
 
-@pytest.mark.parametrize("option", ["reconcile_timeout", "base_retry_delay"])
-def test_times_are_above_zero(option: str) -> None:
-    with pytest.raises(ValueError, match=f"{option} must be above 0 s, not 0"):
-        getattr(BuilderHarness(started=False).builder, option)(0)
+@pytest.mark.parametrize("option", ["reconcile_timeout", "base_retry_delay", "max_retry_delay"])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_times_are_above_zero(option: str, seconds: float) -> None:
+    with pytest.raises(ValueError, match=f"{option} must be above 0 s, not {seconds}"):
+        getattr(BuilderHarness(started=False).builder, option)(seconds)
+
+
+def test_max_retry_delay_is_not_below_the_base_delay() -> None:
+    builder = BuilderHarness(started=False).builder.base_retry_delay(2)
+    with pytest.raises(ValueError, match="max_retry_delay must not be below base_retry_delay, but 1 s is below 2 s"):
+        builder.max_retry_delay(1)
+    builder.max_retry_delay(2)
+    with pytest.raises(ValueError, match=r"but 2 s is below 3 s\. Set max_retry_delay first"):
+        builder.base_retry_delay(3)
 
 
 def test_two_controllers_of_one_name_are_refused() -> None:

@@ -32,6 +32,7 @@ from steersman.dependents import (
     Dependents,
     DependentsState,
     PrunedObject,
+    Readiness,
 )
 from steersman.errors import AlreadyOwned, ConfigurationError, Conflict, NotOwned
 from steersman.manager import Manager, ManagerOptions
@@ -101,6 +102,14 @@ async def test_step_waits_for_previous_step() -> None:
         assert state.condition("Ready").message == "All 3 dependents are ready."
         assert shop.names == {"a", "b", "c"}
         assert shop.reports[-1] is state
+
+
+@pytest.mark.parametrize(("result", "message"), [(False, "it is not ready"), ("", "it is not ready"), ("x", "x")])
+def test_readiness_has_a_message(result: bool | str, message: str) -> None:
+    env = ControllerEnv()
+    env.create_widgets("shop")
+    dependent = Dependent(config_map("a"), ready=lambda _: result)
+    assert dependent.readiness(env.read_widget("shop")) == Readiness(ready=False, message=message)
 
 
 def deployment(image: str) -> apps.Deployment:

@@ -71,8 +71,9 @@ class MyAppSpec(Spec):
             ),
         ),
     ] = FrozenDict()
-    """Settings of the application, as environment variables. Version and settings together are a release: a change of
-    settings rolls out and rolls back like a change of the version. For passwords use a Secret, not this field."""
+    """Settings of the application and of its migrations, as environment variables. Version and settings together are
+    a release: a change of settings rolls out and rolls back like a change of the version. For passwords use a Secret,
+    not this field."""
     replicas: Annotated[int, Field(ge=0, le=1000, format="int32")] = 1
     """Number of pods. Omit it with an autoscaler."""
     image: Annotated[str, Field(min_length=1, max_length=255, pattern=REPOSITORY)] = "example.com/myapp"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from steersman import Resource, Spec, resource
+from steersman import Resource, resource
 from steersman.api.meta_v1 import LabelSelector
 from steersman.meta import schema
 
 from monitoring_operator.api.v1.scraping import (
     CRD_LABELS,
     ConfigurationResourceStatus,
+    IgnoredMonitorFields,
     NamespaceSelector,
     ScrapeEndpoint,
 )
@@ -27,7 +28,7 @@ class PodMetricsEndpoint(ScrapeEndpoint):
 
 
 @schema(preserve_unknown=True)
-class PodMonitorSpec(Spec):
+class PodMonitorSpec(IgnoredMonitorFields):
     """Desired state of a PodMonitor."""
 
     selector: LabelSelector

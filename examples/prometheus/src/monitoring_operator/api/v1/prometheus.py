@@ -48,6 +48,8 @@ class StorageSpec(FrozenStruct):
 class PrometheusSpec(Spec):
     """Desired state of a Prometheus."""
 
+    paused: bool = False
+    """Changes nothing but the status. A deletion still deletes the servers."""
     service_account_name: str | None = None
     """ServiceAccount of the pods. It needs permission to list and watch the targets. Defaults to default."""
     service_monitor_selector: LabelSelector | None = None
@@ -93,7 +95,7 @@ class PrometheusStatus(FrozenStruct):
     conditions: Annotated[tuple[Condition, ...], Field(list_map_keys=("type",))] = ()
     """Reconciled: running servers report the declared configuration. Available: all replicas are available."""
     paused: bool | None = None
-    """Always false."""
+    """True if spec.paused is."""
     replicas: int | None = None
     """Number of pods."""
     updated_replicas: int | None = None

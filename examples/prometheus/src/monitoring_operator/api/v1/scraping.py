@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from steersman import Condition, Field, FrozenDict, FrozenStruct, Status
+from msgspec import field
+from steersman import Condition, Field, FrozenDict, FrozenStruct, Spec, Status
 from steersman.api.core_v1 import ConfigMapKeySelector, SecretKeySelector
 from steersman.meta import schema
 
@@ -34,7 +35,56 @@ class SecretOrConfigMap(FrozenStruct):
 
 
 @schema(preserve_unknown=True)
-class TLSConfig(FrozenStruct):
+class IgnoredObject(FrozenStruct):
+    """An object without effect."""
+
+
+class IgnoredMonitorFields(Spec):
+    """Fields of prometheus-operator that have no effect here. The operator reports them."""
+
+    attach_metadata: IgnoredObject | None = None
+    body_size_limit: str | None = None
+    convert_classic_histograms_to_nhcb: bool | None = field(name="convertClassicHistogramsToNHCB", default=None)
+    fallback_scrape_protocol: str | None = None
+    keep_dropped_targets: int | None = None
+    label_limit: int | None = None
+    label_name_length_limit: int | None = None
+    label_value_length_limit: int | None = None
+    native_histogram_bucket_limit: int | None = None
+    native_histogram_min_bucket_factor: int | str | None = None
+    sample_limit: int | None = None
+    scrape_class: str | None = None
+    scrape_classic_histograms: bool | None = None
+    scrape_native_histograms: bool | None = None
+    scrape_protocols: tuple[str, ...] = ()
+    target_limit: int | None = None
+
+
+class IgnoredEndpointFields(FrozenStruct):
+    """Fields of endpoints that have no effect here. The operator reports them."""
+
+    bearer_token_file: str | None = None
+    bearer_token_secret: SecretKeySelector | None = None
+    no_proxy: str | None = None
+    oauth2: IgnoredObject | None = None
+    proxy_connect_header: IgnoredObject | None = None
+    proxy_from_environment: bool | None = None
+    proxy_url: str | None = None
+    track_timestamps_staleness: bool | None = None
+
+
+class IgnoredTLSFields(FrozenStruct):
+    """Fields of tlsConfig that have no effect here. The operator reports them."""
+
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    max_version: str | None = None
+    min_version: str | None = None
+
+
+@schema(preserve_unknown=True)
+class TLSConfig(IgnoredTLSFields):
     """TLS of the connections to targets."""
 
     ca: SecretOrConfigMap | None = None
@@ -76,7 +126,7 @@ class Relabeling(FrozenStruct):
 
 
 @schema(preserve_unknown=True)
-class ScrapeEndpoint(FrozenStruct):
+class ScrapeEndpoint(IgnoredEndpointFields):
     """Scrape of one port of each target."""
 
     path: str | None = None
@@ -92,6 +142,10 @@ class ScrapeEndpoint(FrozenStruct):
     honor_labels: bool = False
     """Keep labels of the target that conflict with labels of the server."""
     honor_timestamps: bool | None = None
+    follow_redirects: bool | None = None
+    """Follow redirects of the target. Defaults to true."""
+    enable_http2: bool | None = None
+    """Use HTTP/2 if the target offers it. Defaults to true."""
     filter_running: bool | None = None
     """Skip pods that have ended. Defaults to true."""
     tls_config: TLSConfig | None = None

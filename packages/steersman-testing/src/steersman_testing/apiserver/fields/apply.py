@@ -25,6 +25,7 @@ from steersman_testing.apiserver.fields.managed_fields import (
     FieldScope,
     ManagedFields,
     ManagerIdentifier,
+    VersionedSet,
     apply_ownership,
     resolve_conflicts,
 )
@@ -62,13 +63,13 @@ def apply_configuration(
         # Without a change, the previous time stays.
         time = managers[key].time if key in managers else ""
     after = apply_ownership(managers, key, applied_fields, api_version=api_version, time=time)
-    version = managers[key].api_version if key in managers else api_version
-    if convert is None or version == api_version:
+    last = managers.get(key)
+    if last is None:
+        pass
+    elif convert is None:
         _remove_unowned(merged, previous_fields, after, shape)
-    elif in_applied_version := convert(version, merged):
-        _remove_unowned(in_applied_version[0], previous_fields, after, in_applied_version[1])
-        converted_back = convert(api_version, in_applied_version[0])
-        merged = merged if converted_back is None else converted_back[0]
+    else:
+        merged = _prune_in_versions(merged, last, after, api_version, convert)
     return merged, resolve_conflicts(after, key, FieldChange(live, merged, shape, api_version, convert), force=force)
 
 
@@ -127,6 +128,63 @@ def _remove_unowned(merged: JsonObject, previous_fields: FieldSet, after: Manage
     for path in sorted(removed, key=len):
         if not contains_or_below(path, versioned_set):
             _remove(merged, path, shape)
+
+
+def _prune_in_versions(
+    merged: JsonObject, last: VersionedSet, after: ManagedFields, api_version: str, convert: ConvertFunc
+) -> JsonObject:
+    """Remove fields that lost their owner, in several API versions.
+
+    A field may have another name in each version. Ownership is therefore compared in the version of each manager.
+    Source: ``prune``, ``addBackOwnedItems`` and ``addBackDanglingItems`` of structured-merge-diff.
+    """
+    applied = convert(last.api_version, merged)
+    if applied is None:
+        return merged
+    previous_fields = _with_named_parents(last.fields, applied[1])
+    pruned = _without(applied[0], previous_fields, applied[1])
+    versions = dict.fromkeys([last.api_version, *(entry.api_version for entry in after.values())])
+    for version in versions:
+        before, remaining = convert(version, applied[0]), convert(version, pruned)
+        if before is None or remaining is None:
+            continue
+        shape = before[1]
+        owned = frozenset(path for e in after.values() if e.api_version == version for path in e.fields)
+        kept = _members(remaining[0], shape) | _with_named_parents(owned, shape)
+        pruned = _without(before[0], _members(before[0], shape) - kept, shape)
+    in_last_version = convert(last.api_version, pruned)
+    if in_last_version is None:
+        return merged
+    removed = _members(applied[0], applied[1]) - _members(in_last_version[0], applied[1])
+    result = convert(api_version, _without(applied[0], removed & previous_fields, applied[1]))
+    return merged if result is None else result[0]
+
+
+def _members(obj: JsonObject, shape: Shape) -> FieldSet:
+    return _with_named_parents(field_set(obj, shape), shape)
+
+
+def _with_named_parents(fields: FieldSet, shape: Shape) -> FieldSet:
+    """Return ``fields`` and their declared parents.
+
+    Items of lists and keys of maps are not declared.
+    """
+    found = set(fields)
+    for path in fields:
+        inner = shape
+        for length, element in enumerate(path[:-1], start=1):
+            is_field = element.startswith("f:")
+            if is_field and inner.declares(element[2:]):
+                found.add(path[:length])
+            inner = inner.field(element[2:]) if is_field else inner.item()
+    return frozenset(found)
+
+
+def _without(obj: JsonObject, removed: FieldSet, shape: Shape) -> JsonObject:
+    result: JsonObject = clone(obj)
+    for path in sorted(removed - UNOWNED_FIELDS, key=len):
+        _remove(result, path, shape)
+    return result
 
 
 def _remove(value: Any, path: FieldPath, shape: Shape) -> Any:

@@ -98,7 +98,7 @@ class LeaderElector:
         clock: clock of ``fence``.
         is_alive: the Lease is neither acquired nor renewed while it returns False.
         terms: gives each leadership a term. A term is recorded before ``acquire`` returns. A missing Lease is
-            created only after ``lease_duration``, except by its leader. Defaults to no terms.
+            created only after ``lease_duration``, and its leader steps down. Defaults to no terms.
         owner_references: owners of a Lease that the elector creates.
 
     Attributes:
@@ -130,7 +130,7 @@ class LeaderElector:
         self._terms = terms
         self._owner_references = tuple(owner_references)
         self._observed_record = LeaseSpec()
-        self._resource_version = ""
+        self._uid = self._resource_version = ""
         self._observed_at = float("-inf")
         self._absent_since: float | None = None
         self._absent_term = 0
@@ -147,7 +147,7 @@ class LeaderElector:
 
     @property
     def observed(self) -> LeaseSpec:
-        """The Lease as last read or written. Empty before that."""
+        """The Lease as last read or written. Empty before that, and after a term that a deletion ended."""
         return self._observed_record
 
     @property
@@ -188,7 +188,7 @@ class LeaderElector:
             )
         holder = self._observed_record.holder_identity
         raise LeadershipLost(
-            f"Lease {self._key} is held by {holder!r}" if holder else f"Lease {self._key} was released"
+            f"Lease {self._key} is held by {holder!r}" if holder else f"Lease {self._key} was released or deleted"
         )
 
     async def release(self) -> None:
@@ -222,12 +222,16 @@ class LeaderElector:
         except (Conflict, NotFound):
             # Another process wrote it, or an earlier renewal succeeded and its response was lost.
             self._slow_path.inc()
+        uid = self._uid
         try:
             self._observe(await self._client.get(Lease, self._key))
         except NotFound:
-            if self._terms is not None and await self._terms.highest() > self.term:
-                return False
-            return await self._create(self._observed_record.lease_transitions or 0)
+            if self._terms is None:
+                return await self._create(self._observed_record.lease_transitions or 0)
+            self._uid = ""
+        if self._terms is not None and self._uid != uid:
+            # Candidates count from the deletion, and would not notice a Lease that is created with the same term.
+            self._observed_record = LeaseSpec()
         return self._is_holder and await self._write(self._renew_spec())
 
     async def _try_release(self) -> bool:
@@ -296,7 +300,7 @@ class LeaderElector:
 
     def _observe(self, lease: Lease) -> None:
         self._absent_since = None
-        self._resource_version = lease.metadata.resource_version
+        self._uid, self._resource_version = lease.metadata.uid, lease.metadata.resource_version
         if lease.spec != self._observed_record:
             self._observed_record, self._observed_at = lease.spec, self._clock()
 
