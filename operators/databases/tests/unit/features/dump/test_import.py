@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from database_support.fake_server.engine import InMemoryServer
 from database_support.unit.database_harness import DatabaseHarness
 from database_support.unit.dump_harness import DumpHarness
 from database_support.unit.job_runner import JobRunner
@@ -98,6 +99,6 @@ async def test_database_with_own_server_is_ready_after_import() -> None:
         assert job is not None
         assert world.sql.databases.keys() >= {"orders"}
         await world.until("reported", lambda: world.reason == "Recovering")
-        runner = JobRunner(world.server, world.client, world.sql, [])
+        runner = JobRunner(world.server, world.client, InMemoryServer(), [])
         await runner.finish_pod(job, '{"ok": true, "restore": {"version": "16.1"}}', 0)
         await world.ready()
