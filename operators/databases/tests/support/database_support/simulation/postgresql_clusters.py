@@ -25,6 +25,7 @@ from steersman_databases.api import (
     MySQLCluster,
     PostgreSQLCluster,
     PostgreSQLClusterSpec,
+    Restore,
 )
 from steersman_databases.api.automation import AutogrowSettings
 from steersman_databases.api.backup_common import ARCHIVE_PATH_ANNOTATION, BackupReference, RecoverySettings
@@ -60,7 +61,7 @@ def sweep(scenario: Any, **effort: Any) -> SimulationReport:
         scenario,
         outside=FakeHosts,
         observe=summary,
-        kinds=[Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster],
+        kinds=[Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, Restore],
         actors=[simulated_kubernetes],
         invariants=[data_has_its_secrets, one_history, right_version, final_backup_precedes_deletion],
         adjust=_without_versions,
