@@ -194,6 +194,25 @@ async def test_deleted_service_leaves_no_label(apiserver: InMemoryApiServer) -> 
         assert world.labelled() == []
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        Forbidden(ApiStatus("denied by policy", "Forbidden", 403)),
+        Invalid(ApiStatus("spec: Invalid value", "Invalid", 422)),
+        BadRequest(ApiStatus("denied by webhook", "", 400)),
+    ],
+)
+@virtual_time
+async def test_refused_label_does_not_block_deletion(error: ApiError, apiserver: InMemoryApiServer) -> None:
+    async with cluster(apiserver) as world:
+        await world.create()
+        await world.create_pods(1)
+        await world.wait_for_leader("orders-0")
+        apiserver.fail_next(matching("PATCH", "/pods/orders-0"), error, times=1000)
+        await world.user.delete(LeaderService, KEY)
+        await world.wait_until(lambda: world.server.read(LeaderService, KEY) is None)
+
+
 @virtual_time
 async def test_lease_decides_with_fencing(apiserver: InMemoryApiServer) -> None:
     async with cluster(apiserver) as world:

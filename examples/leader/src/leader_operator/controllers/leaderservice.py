@@ -12,7 +12,7 @@ from steersman.api.core_v1 import ConfigMap, Pod, Service
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import MergePatch
 from steersman.controller import field_changed
-from steersman.errors import ApiError, Conflict, NameConflict, NotFound
+from steersman.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NameConflict, NotFound
 
 from leader_operator.api.v1.leaderservice import Leader, LeaderService
 from leader_operator.controllers.choice import (
@@ -66,7 +66,12 @@ class LeaderServiceReconciler(Reconciler[LeaderService]):
     async def cleanup(self, service: LeaderService) -> None:
         """Remove the label from the leader. The garbage collector deletes the other objects."""
         label = role_label(service)
-        await self._label(await self._related_pods(service, label), label, None)
+        for pod in await self._related_pods(service, label):
+            try:
+                await self._label([pod], label, None)
+            except (Forbidden, Invalid, BadRequest) as error:
+                # A policy that protects the pod must not block the deletion.
+                self.log.warning("label of the leader not removed", pod=str(pod.key), error=str(error))
 
     async def update_status(self, service: LeaderService, outcome: ReconcileOutcome) -> None:
         if isinstance(outcome.error, _REFUSALS) and not isinstance(outcome.error, Conflict):
