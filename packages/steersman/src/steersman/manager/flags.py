@@ -157,13 +157,15 @@ class ManagerFlags:
         Raises:
             ConfigurationError: a flag has an invalid value.
         """
-        lease = {"name": self.leader_election_id or name}
-        lease["namespace"] = self.leader_election_namespace or default_namespace
+        election: LeaderElection | None = None
+        if self.leader_elect:
+            namespace = self.leader_election_namespace or default_namespace
+            election = LeaderElection(name=self.leader_election_id or name, namespace=namespace)
         options = ManagerOptions(
             name=name,
             instance=os.environ.get("POD_NAME", name),
             namespaces=self._namespaces(),
-            leader_election=LeaderElection(**lease) if self.leader_elect else None,
+            leader_election=election,
             health_probe_bind_address=self.health_probe_bind_address,
             metrics_bind_address=self.metrics_bind_address,
             debug_bind_address=self.debug_bind_address,
