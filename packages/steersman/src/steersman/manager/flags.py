@@ -157,10 +157,8 @@ class ManagerFlags:
         Raises:
             ConfigurationError: a flag has an invalid value.
         """
-        election: LeaderElection | None = None
-        if self.leader_elect:
-            namespace = self.leader_election_namespace or default_namespace
-            election = LeaderElection(name=self.leader_election_id or name, namespace=namespace)
+        lease, namespace = self.leader_election_id or name, self.leader_election_namespace or default_namespace
+        election = LeaderElection(name=lease, namespace=namespace) if self.leader_elect else None
         options = ManagerOptions(
             name=name,
             instance=os.environ.get("POD_NAME", name),
