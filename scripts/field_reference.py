@@ -11,7 +11,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from steersman_databases.api import Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
+from steersman_databases.api import (
+    Backup,
+    BackupStore,
+    Database,
+    DatabaseUser,
+    MySQLCluster,
+    PostgreSQLCluster,
+    Restore,
+)
 from steersman_databases.api.reasons import REASONS_BY_KIND
 from steersman_manifests.crd import definition
 
@@ -163,7 +171,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page differs")
     check = parser.parse_args().check
     stale: list[Path] = []
-    for kind in (PostgreSQLCluster, MySQLCluster, Database, DatabaseUser, BackupStore, Backup):
+    for kind in (PostgreSQLCluster, MySQLCluster, Database, DatabaseUser, BackupStore, Backup, Restore):
         path, text = DIRECTORY / f"{kind.__name__.lower()}.md", render_page(kind)
         if path.exists() and path.read_text() == text:
             continue

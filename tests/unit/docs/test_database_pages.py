@@ -19,7 +19,15 @@ from database_support.unit.declared_clusters import declared_cluster
 from framework_support.documented_code import DOCS
 from steersman.client.transport import HttpRequest
 from steersman.meta import ObjectKey, to_builtins
-from steersman_databases.api import Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
+from steersman_databases.api import (
+    Backup,
+    BackupStore,
+    Database,
+    DatabaseUser,
+    MySQLCluster,
+    PostgreSQLCluster,
+    Restore,
+)
 from steersman_databases.api.reasons import REASONS_BY_KIND
 from steersman_databases.core.labels import cluster_labels
 from steersman_databases.engines.naming import ClusterNames
@@ -34,7 +42,7 @@ from steersman_testing import InMemoryApiServer
 ROOT = DOCS.parent
 OPERATOR = ROOT / "operators/databases/src/steersman_databases"
 GROUP = "databases.steersman.dev"
-KINDS = (PostgreSQLCluster, MySQLCluster, Database, DatabaseUser, BackupStore, Backup)
+KINDS = (PostgreSQLCluster, MySQLCluster, Database, DatabaseUser, BackupStore, Backup, Restore)
 BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
 )
@@ -48,6 +56,7 @@ SPECS: dict[type[Any], dict[str, Any]] = {
     DatabaseUser: {"user": "clerk"},
     BackupStore: {"s3": {"bucket": "backups"}, "credentials": {"secretRef": {"name": "credentials"}}},
     Backup: {"clusterRef": {"name": "shop"}},
+    Restore: {"clusterRef": {"name": "shop"}, "target": {"latest": {}}, "only": [{"database": "shop"}]},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from steersman.api.apps_v1 import StatefulSet
@@ -24,10 +25,12 @@ from steersman_databases.cluster.status.postgresql import PostgreSQLAdapter
 from steersman_databases.core.database_naming import MANAGED_BY
 from steersman_databases.engines.cluster_engine import CLUSTER_DOMAIN
 from steersman_databases.engines.registry import sql_engine_named
+from steersman_databases.engines.sql.restore_account import CopyServer
 from steersman_databases.features.backup.setup import setup_backups
 from steersman_databases.features.backup_store.controller import setup_backup_stores
 from steersman_databases.features.backup_store.probe_process import ProbeProcess, StoreProbe
 from steersman_databases.features.monitoring.specs import PodMonitor
+from steersman_databases.features.restore.setup import COPY_SERVERS, setup_restores
 from steersman_databases.sql.database.controller import DatabaseReconciler
 from steersman_databases.sql.inspector.server_inspector import ServerInspector
 from steersman_databases.sql.server_resolver import SqlEngineFactory
@@ -49,6 +52,7 @@ def setup(
     minor_upgrades_at_once: int = 1,
     store_probe: StoreProbe | None = None,
     automation: AutomationMode = "Automatic",
+    copy_servers: Mapping[str, CopyServer] = COPY_SERVERS,
 ) -> None:
     """Adds the operator's controllers to ``manager``.
 
@@ -62,6 +66,7 @@ def setup(
         minor_upgrades_at_once: clusters in a minor upgrade, or not Ready after it, at the same time.
         automation: most that automatic functions may do.
         store_probe: verifies object stores. Defaults to one process for each probe.
+        copy_servers: operations of restores on primaries, by engine.
     """
 
     probe = store_probe or ProbeProcess()
@@ -84,6 +89,7 @@ def setup(
     setup_backup_stores(manager, probe)
     setup_clusters(manager, PostgreSQLAdapter(), with_settings(postgresql_factory), sql_engine_for, surveys)
     setup_backups(manager, cluster_domain)
+    setup_restores(manager, sql_engine_for, cluster_domain, copy_servers)
     setup_clusters(manager, MySQLAdapter(), with_settings(mysql_factory), sql_engine_for, surveys)
 
 

@@ -31,6 +31,7 @@ PROGRAMS: Mapping[str, Mapping[str, str]] = {
     "verify": {"postgresql": "verification.postgresql", "mysql": "verification.mysql"},
     "dump": {"postgresql": "dump.postgresql_dump", "mysql": "dump.mysql_dump"},
     "load": {"postgresql": "dump.postgresql_load", "mysql": "dump.mysql_load"},
+    "restore": {"postgresql": "restore.postgresql", "mysql": "restore.mysql"},
     "final-backup": {"postgresql": "backup.postgresql_final", "mysql": "backup.mysql_final"},
 }
 """Modules by program and engine, each with ``run(job, paths) -> result``."""

@@ -11,6 +11,7 @@ from steersman_databases.api.postgresql_cluster import (
     PostgreSQLClusterSpec,
     PostgreSQLClusterStatus,
 )
+from steersman_databases.api.restore import Restore, RestoreSpec, RestoreStatus
 
 Cluster = PostgreSQLCluster | MySQLCluster
 """A cluster of any engine."""
@@ -39,5 +40,8 @@ __all__ = [
     "PostgreSQLCluster",
     "PostgreSQLClusterSpec",
     "PostgreSQLClusterStatus",
+    "Restore",
+    "RestoreSpec",
+    "RestoreStatus",
     "UserCondition",
 ]

@@ -401,12 +401,44 @@ BACKUP_STORE_REASONS: Mapping[str, Reasons] = {
     },
 }
 
+_OTHER_TARGET_ADVICE = "Create another Restore with a target that the archive reaches"
+_CONTINUE_ADVICE = "Correct the cause, then create another Restore"
+
+RESTORE_REASONS: Mapping[str, Reasons] = {
+    "Complete": {
+        "Completed": "",
+        "Waiting": "",
+        "Running": "",
+        "NotStarted": _CONTINUE_ADVICE,
+        "ClusterDeleted": "Recover a new cluster by spec.bootstrap.recovery",
+        "JobDeleted": "Create another Restore",
+        "DeadlineExceeded": "Recover a new cluster by kubectl steersman clone",
+        "DatabaseNotFound": "Create another Restore with another database or target. A dropped database is restored "
+        "as a whole, without table",
+        "TableNotFound": "Create another Restore with another table or target",
+        "NameConflict": "Drop it, or create another Restore with another spec.into",
+        "RestoreFailed": _CONTINUE_ADVICE,
+        "NotSupported": "Recover a new cluster by kubectl steersman clone",
+        "ServerUnreachable": _CONTINUE_ADVICE,
+        "NotEnoughSpace": "Create another Restore with a larger spec.storage.size",
+        "NoUsableBackup": _OTHER_TARGET_ADVICE,
+        "TargetNotReached": _OTHER_TARGET_ADVICE,
+        "BinaryLogMissing": _OTHER_TARGET_ADVICE,
+        "WALMissing": _OTHER_TARGET_ADVICE,
+        "ArchiveDamaged": _OTHER_TARGET_ADVICE,
+        "WrongEngineVersion": "Recover a new cluster of that version by kubectl steersman clone",
+        "RecoveryFailed": _CONTINUE_ADVICE,
+    },
+}
+"""Reasons of ``Restore``. Those of a `BackupStore` appear too, if the object store is the cause."""
+
 REASONS_BY_KIND: Mapping[str, Mapping[str, Reasons]] = {
     "BackupStore": BACKUP_STORE_REASONS,
     "Database": DATABASE_REASONS,
     "DatabaseUser": USER_REASONS,
     "MySQLCluster": MYSQL_CLUSTER_REASONS,
     "PostgreSQLCluster": CLUSTER_REASONS,
+    "Restore": RESTORE_REASONS,
 }
 """Conditions by kind, reasons by condition."""
 

@@ -73,9 +73,11 @@ def _decide(cluster: DeclaredCluster, state: ClusterState) -> Action | Wait | No
         failed_instances.switch_from_lost_primary,
         scaling.scale_down,
         _require_disk_space,
+        rolling_update.await_resize,
         parameters_model.restart,
         rolling_update.next_pod,
         requests.requested_switchover,
+        rolling_update.await_resize_request,
         _report_fenced,
     ):
         step = rule(cluster, state)

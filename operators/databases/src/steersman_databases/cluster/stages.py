@@ -48,6 +48,7 @@ from steersman_databases.features.certificates.stage import (
     SecretsReconciler,
     certificate_request,
 )
+from steersman_databases.features.in_place_resize.stage import PodResizer
 from steersman_databases.features.major_upgrade.stage import MajorUpgrade
 from steersman_databases.features.monitoring.queries_stage import ensure_queries
 from steersman_databases.features.monitoring.stage import ensure_pod_monitor
@@ -187,6 +188,7 @@ class ClusterStages(Generic[C]):
         # First: a StatefulSet may be rejected, and clients must reach the primary nevertheless.
         await reconcile(context, self._engine_parts.ha_backend, state)
         await executors.executor.ensure(state)
+        await PodResizer(context).ensure(state)
         step = await executors.major_upgrade.resume(state, conditions, awaiting_reload=report.awaiting_reload)
         if step is None:
             step = await executors.major_upgrade.start(

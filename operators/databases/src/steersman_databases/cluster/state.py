@@ -16,6 +16,11 @@ from steersman_databases.engines.server_pod import server_statuses
 
 RESTART_HASH = "databases.steersman.dev/restart-hash"
 """On templates and pods: hash of the declared fields of the pod."""
+RESIZABLE_HASH = "databases.steersman.dev/restart-hash-without-resources"
+"""On templates and pods: the same hash without the resources.
+
+A running pod can change these.
+"""
 PULL_HASH = "databases.steersman.dev/image-pull-hash"
 """On templates and pods: hash of the image pull settings, if declared."""
 FENCED_INSTANCE = "databases.steersman.dev/fenced"

@@ -166,6 +166,7 @@ class DeclaredCluster:
         automatic_minor_upgrades: a new image of the operator is rolled out, too.
         holds_minor_upgrade: an automatic minor upgrade that has not begun waits for a window or for other clusters.
         waits_for_window: unrequested disruptions wait for a maintenance window.
+        has_maintenance_windows: unrequested restarts have their times.
         writable_services: the services whose EndpointSlices the primary fills.
         has_bootstrap_database: `bootstrap` names a first database, and not only options for a new volume.
         generation: `metadata.generation` of the object.
@@ -206,6 +207,7 @@ class DeclaredCluster:
     automatic_minor_upgrades: bool = False
     holds_minor_upgrade: bool = False
     waits_for_window: bool = False
+    has_maintenance_windows: bool = False
     has_bootstrap_database: bool = False
     hibernated: bool = False
     automatic_replacement: bool = True

@@ -261,6 +261,10 @@ class ClusterNames:
         """Job and ConfigMap of a requested verification, by UID of the ``Backup``."""
         return self._suffixed(f"verify-{hashlib.sha256(f'{backup_uid} {request}'.encode()).hexdigest()[:8]}")
 
+    def restore_job(self, restore_uid: str) -> ObjectKey:
+        """Job, ConfigMap and Secret of the ``Restore`` with this UID."""
+        return self._suffixed(f"restore-{hashlib.sha256(restore_uid.encode()).hexdigest()[:8]}")
+
     def _suffixed(self, suffix: str) -> ObjectKey:
         return ObjectKey(self.key.namespace, f"{self.key.name}-{suffix}")
 

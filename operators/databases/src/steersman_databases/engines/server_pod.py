@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypedDict
 
 from steersman.api.apply import core
@@ -111,6 +111,23 @@ def server_statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
     Failures of the agent do not affect the server.
     """
     return tuple(each for each in pod.status.container_statuses if each.name != AGENT_CONTAINER)
+
+
+def container_status(pod: Pod, name: str) -> ContainerStatus | None:
+    """Return the status of a container, or None."""
+    return next((each for each in pod.status.container_statuses if each.name == name), None)
+
+
+def server_limits(pod: Pod) -> Iterator[Mapping[str, int | str]]:
+    """Yield the server's limits in the spec and in the status.
+
+    While the pod is resized in place, the spec has the new limits and the server runs with the previous ones.
+    """
+    for container in pod.spec.containers[:1]:
+        yield container.resources.limits
+        status = container_status(pod, container.name)
+        if status is not None and status.resources is not None:
+            yield {**container.resources.limits, **status.resources.limits}
 
 
 def server_volumes(cluster: DeclaredCluster) -> Sequence[core.Volume]:

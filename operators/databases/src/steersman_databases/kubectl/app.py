@@ -14,7 +14,12 @@ from steersman.errors import SteersmanError
 from steersman.meta import FrozenStruct, ObjectKey
 from steersman_databases.api import MySQLCluster, PostgreSQLCluster
 from steersman_databases.kubectl import bundle, cluster_actions, logs, shell, status
-from steersman_databases.kubectl.backup_commands import backup_command, backups_command, verify_command
+from steersman_databases.kubectl.backup_commands import (
+    backup_command,
+    backups_command,
+    undrop_command,
+    verify_command,
+)
 from steersman_databases.kubectl.clone import clone_command
 from steersman_databases.kubectl.command import (
     EXIT_PROBLEM_FOUND,
@@ -400,6 +405,7 @@ app.command("backup")(backup_command)
 app.command("backups")(backups_command)
 app.command("verify")(verify_command)
 app.command("clone")(clone_command)
+app.command("undrop")(undrop_command)
 app.add_typer(store_app, name="store")
 app.command("advise")(advise_command)
 app.command("top")(top_command)

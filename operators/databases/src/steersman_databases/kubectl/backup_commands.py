@@ -1,4 +1,4 @@
-"""The commands ``backup``, ``backups`` and ``verify`` of ``kubectl steersman``."""
+"""The commands ``backup``, ``backups``, ``verify`` and ``undrop`` of ``kubectl steersman``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import typer
 
 from steersman.client import Client
 from steersman.meta import ObjectKey
-from steersman_databases.kubectl import backups
-from steersman_databases.kubectl.command import CommandContext, on_cluster, print_note
+from steersman_databases.kubectl import backups, undrop
+from steersman_databases.kubectl.command import CommandContext, on_cluster, parse_moment, print_note
 from steersman_databases.kubectl.tables import print_table
 
 _Type = Annotated[
@@ -77,3 +77,38 @@ def verify_command(
     found = place.run(work)
     outcome = "verified" if wait else "verification requested"
     place.print_output(found, lambda: typer.echo(f"backup/{found.name} {outcome}"))
+
+
+@on_cluster
+def undrop_command(
+    place: CommandContext,
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", show_default=False)],
+    only: Annotated[
+        list[str],
+        typer.Argument(metavar="OBJECT...", show_default=False, help="DATABASE[.SCHEMA].TABLE, or one DATABASE."),
+    ],
+    before: Annotated[str, typer.Option(help="Moment before the mistake, such as 2026-03-01T12:30:00Z.")],
+    into: Annotated[str, typer.Option(help="Name of the new schema or database.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the Restore object.")] = "",
+    wait: Annotated[bool, typer.Option(help="Wait for completion.")] = True,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait.", min=0)] = 3600,
+) -> None:
+    """Restore tables or a database next to the present ones.
+
+    Example: kubectl steersman undrop shop orders.public.items --before 2026-03-01T12:30:00Z
+
+    Example: kubectl steersman undrop stock stock.parts stock.prices --before 2026-03-01T12:30:00Z -o json
+
+    Example: kubectl steersman undrop shop orders --before 2026-03-01T12:30:00Z --into orders_old
+    """
+
+    async def work(client: Client, namespace: str) -> tuple[undrop.UndropReport, str]:
+        moment = parse_moment("--before", before)
+        created = await undrop.create(client, ObjectKey(namespace, cluster), only, moment, name, into)
+        print_note(f"restore/{created.metadata.name} created")
+        found = await undrop.wait(client, created, timeout) if wait else created
+        shell = "mysql" if created.spec.cluster_ref.kind == "MySQLCluster" else "psql"
+        return undrop.report(found), shell
+
+    found, shell = place.run(work)
+    place.print_output(found, lambda: typer.echo("\n".join(undrop.lines(found, shell))) if wait else None)

@@ -14,7 +14,7 @@ from steersman_databases.api import Cluster, MySQLCluster
 from steersman_databases.api.backup_common import RecoveryClusterReference, RecoverySettings, RecoveryTarget
 from steersman_databases.api.mysql_cluster import MySQLBootstrap
 from steersman_databases.api.postgresql_cluster import Bootstrap
-from steersman_databases.kubectl.command import CommandContext, on_cluster, print_note, usage_error
+from steersman_databases.kubectl.command import CommandContext, on_cluster, parse_moment, print_note, usage_error
 from steersman_databases.kubectl.lookup import find_cluster
 
 _OWN_FIELDS = ("backup", "bootstrap", "hibernated", "recovery", "services", "tls")
@@ -50,23 +50,6 @@ def clone_manifest(source: Cluster, key: ObjectKey, at: datetime | None) -> dict
     }
 
 
-def _moment(text: str) -> datetime | None:
-    """Parse the option ``--at``.
-
-    Raises:
-        ConfigurationError: the text is not a time with a time zone.
-    """
-    if not text:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise usage_error(f"--at: {text!r} is not a time with a time zone, such as 2026-03-01T12:30:00Z")
-    return at
-
-
 @on_cluster
 def clone_command(
     place: CommandContext,
@@ -84,7 +67,7 @@ def clone_command(
     """
 
     async def work(client: Client, namespace: str) -> dict[str, Any]:
-        moment = _moment(at)
+        moment = parse_moment("--at", at) if at else None
         found = await find_cluster(client, ObjectKey(from_namespace or namespace, source))
         if found.spec.backup is None:
             raise usage_error(f"{source} has no archive to recover from. Declare spec.backup")

@@ -10,6 +10,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
@@ -119,6 +120,24 @@ def qualified_name(key: ObjectKey) -> str:
 def usage_error(message: str) -> ConfigurationError:
     """Return an error of the invocation: exit code 2."""
     return ConfigurationError(message)
+
+
+def parse_moment(option: str, text: str) -> datetime:
+    """Parse a time with a time zone.
+
+    Args:
+        option: name of the option, for the error.
+
+    Raises:
+        ConfigurationError: the text is not such a time.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise usage_error(f"{option}: {text!r} is not a time with a time zone, such as 2026-03-01T12:30:00Z")
+    return moment
 
 
 def print_note(message: str) -> None:

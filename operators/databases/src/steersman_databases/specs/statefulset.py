@@ -8,13 +8,13 @@ import msgspec
 from msgspec import UNSET
 
 from steersman.api.apply import apps, core, meta
-from steersman.api.core_v1 import ResourceRequirements
-from steersman.meta import ObjectKey, Quantity
-from steersman_databases.cluster.rules.rolling_update import template_hashes
+from steersman.meta import ObjectKey
+from steersman_databases.cluster.rules.pod_hashes import template_hashes
 from steersman_databases.cluster.state import FENCED_INSTANCE
 from steersman_databases.core.labels import cluster_selector, instance_labels, instance_selector
 from steersman_databases.engines.cluster_engine import DeclaredCluster, PodContribution
 from steersman_databases.engines.naming import VERSION_LABEL
+from steersman_databases.features.in_place_resize.model import declared_resources, is_guaranteed
 from steersman_databases.specs.scheduling import anti_affinity, to_apply, topology_spread, with_scheduling
 
 SERVER_UID = 10001
@@ -93,7 +93,8 @@ def instance_pod(cluster: DeclaredCluster, instance: InstanceSettings, parts: Po
 
 def _containers(cluster: DeclaredCluster, instance: InstanceSettings, parts: PodContribution) -> list[core.Container]:
     """Return the containers. The server is first, as the default of kubectl."""
-    server = to_apply(cluster.pod_settings.resources, core.ResourceRequirements)
+    # Explicit requests: those that the API server derived from previous limits would stay in the template.
+    server = to_apply(declared_resources(cluster), core.ResourceRequirements)
     containers = [_container(cluster, instance, parts.server, server)]
     if parts.agent is not None:
         containers.append(_container(cluster, instance, parts.agent, _agent_resources(cluster)))
@@ -104,21 +105,10 @@ def _agent_resources(cluster: DeclaredCluster) -> core.ResourceRequirements:
     """Return the resources of the agent. They keep the server's QoS class."""
     # Each process of a backup holds up to 64 MiB of compressed data.
     memory = f"{_AGENT_MEMORY_MIB + 64 * cluster.backup_processes}Mi"
-    if _is_guaranteed(cluster.pod_settings.resources):
+    if is_guaranteed(cluster.pod_settings.resources):
         guaranteed = {"cpu": _GUARANTEED_AGENT_CPU, "memory": memory}
         return core.ResourceRequirements(requests=guaranteed, limits=guaranteed)
     return core.ResourceRequirements(requests={"cpu": "10m", "memory": "32Mi"}, limits={"memory": memory})
-
-
-def _is_guaranteed(resources: ResourceRequirements) -> bool:
-    """Return True if the server alone has the QoS class Guaranteed.
-
-    Its limits of CPU and memory equal its requests.
-    """
-    limits, requests = resources.limits, {**resources.limits, **resources.requests}
-    return all(
-        name in limits and Quantity(str(limits[name])) == Quantity(str(requests[name])) for name in ("cpu", "memory")
-    )
 
 
 def _container(

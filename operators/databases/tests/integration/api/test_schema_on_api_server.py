@@ -26,6 +26,7 @@ KINDS = {
     "databaseusers": "DatabaseUser",
     "backupstores": "BackupStore",
     "backups": "Backup",
+    "restores": "Restore",
 }
 
 

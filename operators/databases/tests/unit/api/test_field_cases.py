@@ -12,7 +12,7 @@ import pytest
 from database_support.fields import backup, database, mysql_cluster, postgresql_cluster
 from database_support.fields.cluster import FieldCases, fields
 from database_support.simulation import explored_kinds
-from steersman_databases.api import Backup, BackupStore, Database, MySQLCluster, PostgreSQLCluster
+from steersman_databases.api import Backup, BackupStore, Database, MySQLCluster, PostgreSQLCluster, Restore
 from steersman_manifests.crd import definition
 
 
@@ -28,7 +28,9 @@ def test_cluster_fields_all_have_a_case(kind: type[Any], cases: FieldCases) -> N
     assert _paths(kind) == {*cases.cases, *cases.final}
 
 
-@pytest.mark.parametrize(("kind", "tested"), [(BackupStore, backup.STORE), (Backup, backup.BACKUP)])
+@pytest.mark.parametrize(
+    ("kind", "tested"), [(BackupStore, backup.STORE), (Backup, backup.BACKUP), (Restore, backup.RESTORE)]
+)
 def test_backup_fields_all_have_a_test(kind: type[Any], tested: Mapping[str, str]) -> None:
     assert _paths(kind) == tested.keys()
 
@@ -46,7 +48,7 @@ def test_unexplored_database_fields_are_tested() -> None:
     assert {path.removeprefix("spec.") for path in explored_kinds.ELSEWHERE} <= tested
 
 
-@pytest.mark.parametrize("tested", [backup.STORE, backup.BACKUP, backup.CLUSTER, database.TESTED])
+@pytest.mark.parametrize("tested", [backup.STORE, backup.BACKUP, backup.RESTORE, backup.CLUSTER, database.TESTED])
 def test_modules_of_tested_fields_exist(tested: Mapping[str, str]) -> None:
     tests = Path(__file__).parents[2]
     assert [module for module in sorted(set(tested.values())) if not (tests / module).exists()] == []

@@ -51,7 +51,7 @@ def test_problem_reasons_have_advice() -> None:
     well = {
         *("DatabaseReady", "ProvisionSucceeded", "AllInstancesReady", "PrimaryAvailable", "Applied", "InSync"),
         *("SizeMatches", "Sufficient", "Idle", "Valid", "Current", "NoErrantTransactions", "Serving"),
-        *("Archiving", "UpToDate", "RecoveryCompleted", "Verified"),
+        *("Archiving", "UpToDate", "RecoveryCompleted", "Verified", "Completed"),
         *("Reachable", "Exported", "ProvidedByUser", "Locked", "NotDeclared"),
     }
     silent = {

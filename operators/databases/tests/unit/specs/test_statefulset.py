@@ -31,7 +31,7 @@ def amounts(**values: str) -> FrozenDict[str, int | str]:
 def test_agent_follows_server_and_is_limited() -> None:
     server, agent = containers(ResourceRequirements(limits=amounts(memory="1Gi")))
     assert (server["name"], agent["name"]) == ("server", "agent")
-    assert server["resources"] == {"limits": {"memory": "1Gi"}}
+    assert server["resources"] == {"limits": {"memory": "1Gi"}, "requests": {"memory": "1Gi"}}
     assert agent["resources"] == {"limits": {"memory": "256Mi"}, "requests": {"cpu": "10m", "memory": "32Mi"}}
     assert agent["securityContext"] == server["securityContext"]
     assert agent["image"] == server["image"] == "postgresql:17"

@@ -2,7 +2,7 @@
 
 ``server`` has ``InMemoryApiServer``, a ``Transport`` that handles requests within the test's process. ``requests``
 parses the path, the query and the body, and ``access`` authenticates and authorizes the user. ``dispatch`` selects
-the handler: ``verbs`` and ``deletion`` for objects, ``subresources`` for scale, eviction, token and log.
+the handler: ``verbs`` and ``deletion`` for objects, ``subresources`` for scale, eviction, token, log and resize.
 
 ``strategy`` prepares an object for create and update and validates it, as the strategies of k8s.io/apiserver do.
 ``builtin`` has the rules of built-in kinds. ``definitions`` has those of CustomResourceDefinitions and their custom

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.builtin.defaults import apply_defaults, keep_allocated_fields, set_creation_fields
+from steersman_testing.apiserver.builtin.resize import resized_pod, validate_pod_resize
 from steersman_testing.apiserver.builtin.types import decode_builtin
 from steersman_testing.apiserver.builtin.update_validation import validate_immutable_fields
 from steersman_testing.apiserver.builtin.validation import validate_content
@@ -188,6 +189,8 @@ def prepare_for_update(
     result = obj
     if subresource == "status":
         result = _replace_status(kind, old, obj)
+    elif subresource == "resize":
+        result = resized_pod(old, obj)
     elif kind.has_status:
         result.pop("status", None)
         if "status" in old:
@@ -301,7 +304,10 @@ def _update_errors(
     if not kind.is_custom:
         if kind.resource == CRD and not subresource:
             yield from definition_errors(new, old)
-        yield from validate_immutable_fields(kind.resource.kind, old, new)
+        if subresource == "resize":
+            yield from validate_pod_resize(old, new)
+        else:
+            yield from validate_immutable_fields(kind.resource.kind, old, new)
         yield from validate_content(kind.resource.kind, new)
         if subresource == "finalize":
             yield from finalizer_errors(

@@ -1,4 +1,4 @@
-"""Subresources other than status: scale, eviction, finalize, token and log.
+"""Subresources other than status: scale, eviction, finalize, token, log and resize.
 
 Source: ``pkg/registry/core/pod/storage/eviction.go`` of Kubernetes 1.36.
 """
@@ -113,6 +113,12 @@ class SubresourceHandler:
                 return lambda: (200, self.verbs.update(route, request, user).to_json(version))
             case "log", "pods", "GET":
                 return lambda: self._log_response(route, request.query)
+            case "resize", "pods", "GET":
+                return lambda: (200, self.verbs.get(route).to_json(route.kind.resource.api_version))
+            case "resize", "pods", "PUT":
+                return lambda: (200, self.verbs.update(route, request, user).to_json(route.kind.resource.api_version))
+            case "resize", "pods", "PATCH":
+                return lambda: (200, self.verbs.patch(route, request, user).to_json(route.kind.resource.api_version))
             case _:
                 return None
 
@@ -125,7 +131,11 @@ class SubresourceHandler:
             case ("scale", _, _) if route.kind.scale is not None:
                 verb = {"POST": "create"}.get(method, method.lower())
                 return failures.method_not_allowed(route.kind.resource if route.kind.is_custom else None, verb)
-            case ("eviction" | "log", "pods", _) | ("token", "serviceaccounts", _) | ("finalize", "namespaces", _):
+            case (
+                ("eviction" | "log" | "resize", "pods", _)
+                | ("token", "serviceaccounts", _)
+                | ("finalize", "namespaces", _)
+            ):
                 return failures.method_not_allowed()
             case "scale", _, _:
                 return _scale_not_found(route)

@@ -168,9 +168,11 @@ class Api:
         path = self.path(plural, name, subresource)
         return await self.call("PATCH", path, patch, query, "application/merge-patch+json")
 
-    async def strategic(self, plural: str, name: str, patch: Json) -> ApiResponse:
-        content_type = "application/strategic-merge-patch+json"
-        return await self.call("PATCH", self.path(plural, name), patch, {}, content_type)
+    async def strategic(
+        self, plural: str, name: str, patch: Json, subresource: str = "", **query: str
+    ) -> ApiResponse:
+        path, content_type = self.path(plural, name, subresource), "application/strategic-merge-patch+json"
+        return await self.call("PATCH", path, patch, query, content_type)
 
     async def json_patch(self, plural: str, name: str, *operations: Json) -> ApiResponse:
         return await self.call("PATCH", self.path(plural, name), list(operations), {}, "application/json-patch+json")

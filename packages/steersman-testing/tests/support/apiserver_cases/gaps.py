@@ -18,6 +18,7 @@ KNOWN_DIFFERENCES: dict[str, str] = {
     "reading-a_list_of_a_namespaced_path_needs_a_namespaced_kind": "404 as text in place of a Status",
     "discovery-a_group_version_that_is_not_served_is_not_found": "404 as text in place of a Status",
     "definitions-deletion_is_reported": "the real server marks the objects some time later",
+    "subresources-resize_changes_nothing_else": "the real server gives ignored fields to the manager of the resize",
     "subresources-budget_is_exhausted": "the in-memory eviction writes no condition and owns no field of the budget",
     "reviews-self_subject_review": "the administrators have different names",
     "access_reviews-self_subject_rules_review": "the order of rules",

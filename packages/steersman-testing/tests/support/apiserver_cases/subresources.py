@@ -1,4 +1,4 @@
-"""Scale, eviction, tokens, logs and reviews."""
+"""Scale, eviction, resize, tokens, logs and reviews."""
 
 from __future__ import annotations
 
@@ -36,6 +36,60 @@ def scaled(name: str, **spec: int) -> Json:
 def fields_by_manager(response: ApiResponse) -> dict[tuple[str, str], Json]:
     """Return the fields of each manager by name and subresource."""
     return {(m["manager"], m.get("subresource", "")): m["fieldsV1"] for m in response.metadata["managedFields"]}
+
+
+def _pod(name: str, **resources: Json) -> Json:
+    container = {"name": "app", "image": "app:1", "resources": resources}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
+
+
+def _resources_patch(value: Json, **metadata: str) -> Json:
+    return {"metadata": metadata, "spec": {"containers": [{"name": "app", "resources": value}]}}
+
+
+async def case_pods_are_resized(api: Api) -> None:
+    small = {"requests": {"cpu": "100m"}, "limits": {"memory": "64Mi"}}
+    made = await api.create("pods", _pod("a", **small), fieldManager="maker")
+    assert made.expect_success().body["spec"]["containers"][0]["resources"]["requests"]["memory"] == "64Mi"
+    larger = {"requests": {"cpu": "0.2", "memory": "128Mi"}, "limits": {"memory": "128Mi"}}
+    patch = _resources_patch(larger, uid=made.metadata["uid"])
+    resized = await api.strategic("pods", "a", patch, "resize", fieldManager="resizer")
+    pod = resized.expect_success().body
+    assert pod["spec"]["containers"][0]["resources"] == {**larger, "requests": {"cpu": "200m", "memory": "128Mi"}}
+    assert pod["metadata"]["generation"] == made.metadata["generation"] + 1
+    assert (await api.get("pods", "a")).body == pod == (await api.get("pods", "a", "resize")).body
+    assert ("resizer", "resize") in fields_by_manager(resized)
+
+
+async def case_resize_changes_nothing_else(api: Api) -> None:
+    await api.create("pods", _pod("a", limits={"cpu": "1"}))
+    labels = {"metadata": {"labels": {"a": "b"}}}
+    container = {"name": "app", "image": "app:2", "resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}}
+    patch = {**labels, "spec": {"containers": [container], "activeDeadlineSeconds": 5}, "status": {"phase": "Failed"}}
+    pod = (await api.strategic("pods", "a", patch, "resize")).expect_success().body
+    assert pod["spec"]["containers"][0]["image"] == "app:1"
+    assert "activeDeadlineSeconds" not in pod["spec"] and pod["status"]["phase"] == "Pending"
+    await api.strategic("pods", "a", _resources_patch({"limits": {"cpu": "3"}}))
+
+
+async def case_resize_is_validated(api: Api) -> None:
+    burstable = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}
+    made = await api.create("pods", _pod("a", **burstable))
+    equal = {"cpu": "1", "memory": "1Gi"}
+    for value in (
+        {"requests": equal, "limits": equal},
+        {"$patch": "replace", "limits": {"memory": "2Gi"}},
+        {"$patch": "replace", "requests": {"cpu": "1", "memory": "1Gi"}},
+        {"requests": {"memory": "4Gi"}},
+        {"limits": {"hugepages-2Mi": "4Mi"}, "requests": {"hugepages-2Mi": "4Mi"}},
+    ):
+        await api.strategic("pods", "a", _resources_patch(value), "resize")
+    await api.strategic("pods", "a", _resources_patch({"limits": {"memory": "3Gi"}}, uid="other"), "resize")
+    await api.strategic("pods", "b", _resources_patch({}), "resize")
+    another = {"name": "second", "image": "app:1"}
+    await api.strategic("pods", "a", {"spec": {"containers": [another]}}, "resize")
+    unchanged = await api.strategic("pods", "a", _resources_patch(burstable), "resize")
+    assert unchanged.resource_version == made.resource_version
 
 
 async def case_scale_of_a_built_in_kind(api: Api) -> None:

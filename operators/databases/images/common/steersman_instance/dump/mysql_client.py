@@ -73,23 +73,23 @@ class MysqlClient:
 
     def version(self) -> str:
         """Connect and return the server's version. Raises ClientFailed."""
-        return str(self._rows(_STATE)[0][0])
+        return str(self.rows(_STATE)[0][0])
 
     def objects(self) -> list[str]:
         """Return the names of all objects in the database. Raises ClientFailed."""
-        return [str(name) for (name,) in self._rows(_CONTENT)]
+        return [str(name) for (name,) in self.rows(_CONTENT)]
 
     def grants(self) -> list[MysqlGrant]:
         """Return the privileges on the database. Raises ClientFailed."""
         found = [
             MysqlGrant(_account(str(grantee)), str(privilege), str(table), str(column), bool(option))
-            for grantee, privilege, table, column, option in self._rows(_GRANTS)
+            for grantee, privilege, table, column, option in self.rows(_GRANTS)
         ]
         return [each for each in found if not each.account[0].startswith(_SYSTEM_ACCOUNTS)]
 
     def account_names(self) -> set[tuple[str, str]]:
         """Return user and host of all accounts. Raises ClientFailed."""
-        return {(str(user), str(host)) for user, host in self._rows(_ACCOUNTS)}
+        return {(str(user), str(host)) for user, host in self.rows(_ACCOUNTS)}
 
     def dump(self) -> ClientProgram:
         """Return mysqldump of the database, as of one moment of InnoDB's tables."""
@@ -116,7 +116,8 @@ class MysqlClient:
     def _defaults(self) -> str:
         return f"--defaults-file={self._options}"
 
-    def _rows(self, sql: str) -> list[Any]:
+    def rows(self, sql: str) -> list[Any]:
+        """Run a query whose rows are JSON, and return them. Raises ClientFailed."""
         return [json.loads(line) for line in self.script().run(f"{sql};\n").splitlines() if line]
 
 

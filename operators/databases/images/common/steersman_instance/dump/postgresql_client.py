@@ -161,10 +161,13 @@ class PostgreSQLClient:
         """
         return self._program("psql", "-XAtq", "--no-password", f"--set=ON_ERROR_STOP={int(stop)}", "--file=-")
 
-    def _json(self, sql: str) -> dict[str, Any]:
+    def rows(self, sql: str) -> list[str]:
+        """Run a statement and return its rows. Raises ClientFailed."""
         # The search path must not have a function of the database's users before the server's own.
-        text = self.script().run(f"SET search_path = pg_catalog;\n{sql};\n")
-        return cast("dict[str, Any]", json.loads(text))
+        return self.script().run(f"SET search_path = pg_catalog;\n{sql};\n").splitlines()
+
+    def _json(self, sql: str) -> dict[str, Any]:
+        return cast("dict[str, Any]", json.loads("\n".join(self.rows(sql))))
 
     def _program(self, name: str, *arguments: str) -> ClientProgram:
         program = name if self._programs is None else str(self._programs / name)

@@ -70,6 +70,38 @@ class ClientProgram:
                 process.stdout.close()
 
     @contextmanager
+    def stream(self) -> Generator[IO[bytes]]:
+        """Run it, and yield its output. Raises ClientFailed after a complete read.
+
+        If the reader fails because this program has failed, it raises the error of this program.
+        """
+        with tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=dict(self.environment),
+            )
+            assert process.stdout is not None
+            failed: ClientFailed | None = None
+            try:
+                try:
+                    yield process.stdout
+                except ClientFailed as error:
+                    failed = error
+                # The reader did not need the rest.
+                code = 0 if process.stdout.read(1) else process.wait()
+            finally:
+                process.kill()
+                process.wait()
+                process.stdout.close()
+            if code:
+                raise ClientFailed(self.first_error(end_of(errors), code))
+            if failed is not None:
+                raise failed
+
+    @contextmanager
     def fed(self, source: IO[bytes]) -> Generator[IO[bytes]]:
         """Run it with a stream as input, and yield its output. Raises ClientFailed after a complete read."""
         with tempfile.TemporaryFile() as errors:

@@ -44,7 +44,7 @@ def run(job: JobFields, paths: InstancePaths, program: MysqldProgram | None = No
     source = require_store(paths.source_store_file)
     if source.engine != "mysql":
         raise JobRefused("WrongEngine", f"The archive at {source.root} is of {source.engine}, not of MySQL.")
-    target, fields = _target(job)
+    target, fields = parse_target_fields(job)
     backup_id = job.text("backup_id") if job.fields.get("backup_id") else None
     version = job.text("version")
     try:
@@ -69,7 +69,8 @@ def run(job: JobFields, paths: InstancePaths, program: MysqldProgram | None = No
     return {"recovery": result}
 
 
-def _target(job: JobFields) -> tuple[GtidTarget, Mapping[str, Any]]:
+def parse_target_fields(job: JobFields) -> tuple[GtidTarget, Mapping[str, Any]]:
+    """Return the target of job.json, and its fields. Raises JobRefused."""
     given = job.part("target")
     fields: Mapping[str, Any] = given.fields if given else {"latest": {}}
     fields = {name: value for name, value in fields.items() if value is not None}

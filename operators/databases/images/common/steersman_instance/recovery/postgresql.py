@@ -115,12 +115,7 @@ def run(job: JobFields, paths: InstancePaths) -> Result:
     except RecoveryRefused as refused:
         raise JobRefused(refused.reason, refused.message) from None
     except ServerFailed as failed:
-        message = str(failed).rstrip(".")
-        if (damage := recovery.fetch.failure()) is not None and not damage.code:
-            raise JobRefused("ArchiveDamaged", f"{damage.sentence} Choose a target before it.") from None
-        if _NOT_REACHED.search(message):
-            raise JobRefused("TargetNotReached", f"The target was not reached: {message}.") from None
-        raise JobFailed("RecoveryFailed", f"PostgreSQL failed during the recovery: {message}.") from None
+        raise recovery.failure(failed) from None
 
 
 class PostgreSQLRecovery:
@@ -164,6 +159,15 @@ class PostgreSQLRecovery:
         }
         self._staging.complete(recovery)
         return recovery
+
+    def failure(self, failed: ServerFailed) -> JobFailed:
+        """Return why the server failed during the replay."""
+        message = str(failed).rstrip(".")
+        if (damage := self.fetch.failure()) is not None and not damage.code:
+            return JobRefused("ArchiveDamaged", f"{damage.sentence} Choose a target before it.")
+        if _NOT_REACHED.search(message):
+            return JobRefused("TargetNotReached", f"The target was not reached: {message}.")
+        return JobFailed("RecoveryFailed", f"PostgreSQL failed during the recovery: {message}.")
 
     def restore(self) -> Mapping[str, Any]:
         """Restore the files of a backup unless an earlier run did. Return the plan."""

@@ -205,16 +205,20 @@ class RecoveryServer:
             capture_output=True,
             text=True,
             errors="replace",
-            env={
-                **{name: value for name, value in os.environ.items() if not name.startswith("PG")},
-                "PGHOST": str(self._run),
-                "PGPORT": "5432",
-                "PGUSER": SUPERUSER,
-                "PGCONNECT_TIMEOUT": "5",
-                "PGOPTIONS": _SESSION_OPTIONS,
-            },
+            env=self.environment(),
             check=False,
         )
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a client program of the superuser."""
+        return {
+            **{name: value for name, value in os.environ.items() if not name.startswith("PG")},
+            "PGHOST": str(self._run),
+            "PGPORT": "5432",
+            "PGUSER": SUPERUSER,
+            "PGCONNECT_TIMEOUT": "5",
+            "PGOPTIONS": _SESSION_OPTIONS,
+        }
 
     def _psql(self, statement: str, database: str = "postgres") -> subprocess.CompletedProcess[str]:
         # Not a plain name: libpq takes one with "=" for connection parameters.

@@ -28,7 +28,8 @@ _AMCHECK_DAMAGE = 2
 _INSTALL_AMCHECK = (
     "CREATE EXTENSION IF NOT EXISTS amcheck SCHEMA pg_catalog; ALTER EXTENSION amcheck SET SCHEMA pg_catalog"
 )
-_DATABASES = "SELECT datname FROM pg_database WHERE datallowconn ORDER BY 1"
+# An interrupted DROP DATABASE leaves an invalid database, which accepts no connections.
+_DATABASES = "SELECT datname FROM pg_database WHERE datallowconn AND datconnlimit <> -2 ORDER BY 1"
 _ROWS = """
 SELECT count(*), coalesce(sum((xpath('/row/n/text()', query_to_xml(
     format('SELECT count(*) AS n FROM %I.%I', nspname, relname), false, true, '')))[1]::text::bigint), 0)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import msgspec
-
-from steersman.meta import to_builtins
 from steersman_databases.cluster.actions import Action, RecreatePod, Wait
 from steersman_databases.cluster.rules import minor_versions, switchover_attempts
-from steersman_databases.cluster.state import PULL_HASH, RESTART_HASH, ClusterState, Instance
+from steersman_databases.cluster.rules.pod_hashes import pull_hash
+from steersman_databases.cluster.state import PULL_HASH, ClusterState, Instance
 from steersman_databases.cluster.status.pod_problems import first_problem, problem_of
-from steersman_databases.core.content_hash import content_hash
-from steersman_databases.engines.cluster_engine import DEFAULT_PULL_POLICY, DeclaredCluster
+from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.engines.naming import VERSION_LABEL
+from steersman_databases.features.in_place_resize import model as resize_model
+from steersman_databases.features.in_place_resize.model import Resize
 
 _REASON = "its pod differs from the declaration"
 OLDER_THAN_ANOTHER = "another instance of the same image runs a newer version"
@@ -26,51 +23,6 @@ _NEWER_VERSION = "it runs a newer version than another instance"
 _NOT_SYNCHRONOUS = "it is not a synchronous standby"
 PROMOTION_PROBLEMS = frozenset({_FENCED, _NOT_STREAMING, _DISK_FULL, _NEWER_VERSION, _NOT_SYNCHRONOUS})
 """Reasons why a replica cannot be promoted. All of them can end."""
-
-
-def restart_hash(cluster: DeclaredCluster, image: str) -> str:
-    """Hash of all declared fields that take effect with a new pod.
-
-    The operator's own part of the template is excluded, so that another version of the operator restarts nothing.
-    """
-    pods = cluster.pod_settings
-    declared: dict[str, Any] = {
-        "image": image,
-        "resources": to_builtins(pods.resources),
-        "shm": None if pods.shm_size is None else str(pods.shm_size),
-        "affinity": None if pods.affinity is None else to_builtins(pods.affinity),
-        "nodeSelector": dict(pods.node_selector),
-        "tolerations": to_builtins(pods.tolerations),
-        "spread": to_builtins(pods.topology_spread_constraints),
-        "priority": pods.priority_class,
-        "labels": dict(pods.labels),
-        "annotations": dict(pods.annotations),
-        "restart": cluster.requests.restarted_at,
-    }
-    # Undeclared fields are left out: a field of a later version would restart all pods.
-    values = {key: value for key, value in declared.items() if value}
-    return content_hash(values)
-
-
-def pull_hash(cluster: DeclaredCluster) -> str:
-    """Hash of the declared image pull settings; empty if there are none.
-
-    A pod with an image needs no new pod for other settings. Pods are not compared: admission may add the pull
-    secrets
-    of service accounts or change the pull policy.
-    """
-    pods = cluster.pod_settings
-    policy = "" if pods.image_pull_policy == DEFAULT_PULL_POLICY else pods.image_pull_policy
-    secrets = sorted(secret.name for secret in pods.image_pull_secrets)
-    if not policy and not secrets:
-        return ""
-    return hashlib.sha256(msgspec.json.encode([policy, secrets])).hexdigest()[:16]
-
-
-def template_hashes(cluster: DeclaredCluster, image: str) -> Mapping[str, str]:
-    """Annotations that record the declaration of a pod."""
-    pulled = pull_hash(cluster)
-    return {RESTART_HASH: restart_hash(cluster, image), **({PULL_HASH: pulled} if pulled else {})}
 
 
 def target_image(cluster: DeclaredCluster, state: ClusterState, instance: Instance | None) -> str:
@@ -141,11 +93,48 @@ def _current_image(cluster: DeclaredCluster, instance: Instance) -> str:
     return next((c.image or "" for c in made.spec.containers), "")
 
 
+def resize_of(cluster: DeclaredCluster, state: ClusterState, instance: Instance) -> Resize | None:
+    """Return how its pod becomes as declared, or None if it is."""
+    return resize_model.decide(cluster, target_image(cluster, state, instance), instance, state.now)
+
+
 def is_outdated(cluster: DeclaredCluster, state: ClusterState, instance: Instance) -> bool:
-    """Return True if its pod was created for another declaration."""
-    if instance.pod is None or instance.pod_terminating:
-        return False
-    return instance.restart_hash != restart_hash(cluster, target_image(cluster, state, instance))
+    """Return True if its pod must be recreated for the present declaration."""
+    resize = resize_of(cluster, state, instance)
+    return resize is not None and resize.step == "Recreate"
+
+
+def is_resized_in_place(cluster: DeclaredCluster, state: ClusterState, instance: Instance) -> bool:
+    """Return True if its pod was resized or is about to be."""
+    resize = resize_of(cluster, state, instance)
+    if resize is not None:
+        return resize.step != "Recreate"
+    return instance.pod is not None and resize_model.record_of(instance.pod) is not None
+
+
+def await_resize(cluster: DeclaredCluster, state: ClusterState) -> Wait | None:
+    """Wait for the pods whose resize the API server has accepted."""
+    for instance in state.instances:
+        resize = resize_of(cluster, state, instance)
+        if resize is not None and resize.step in ("Wait", "Complete"):
+            progress = f": {resize.message}" if resize.message else ""
+            return Wait("RollingOut", f"resizing pod {cluster.names.pod(instance.ordinal).name} in place{progress}")
+    return None
+
+
+def await_resize_request(cluster: DeclaredCluster, state: ClusterState) -> Wait | None:
+    """Wait for the API server to accept a resize.
+
+    A quota may prevent that for long.
+    """
+    for instance in state.instances:
+        resize = resize_of(cluster, state, instance)
+        if resize is not None and resize.step == "Request":
+            pod = cluster.names.pod(instance.ordinal).name
+            if resize.message:
+                return Wait("PodRejected", f"pod {pod} cannot be resized in place: {resize.message}")
+            return Wait("RollingOut", f"resizing pod {pod} in place")
+    return None
 
 
 def pull_settings_changed(cluster: DeclaredCluster, instance: Instance) -> bool:
@@ -184,8 +173,9 @@ def next_pod(cluster: DeclaredCluster, state: ClusterState) -> Action | Wait | N
 
 def _recreate_reason(cluster: DeclaredCluster, state: ClusterState, instance: Instance) -> str:
     """Reason for recreating its pod, or empty."""
-    if is_outdated(cluster, state, instance):
-        return _REASON
+    resize = resize_of(cluster, state, instance)
+    if resize is not None and resize.step == "Recreate":
+        return f"{_REASON}{resize.message and f' and cannot be resized in place: {resize.message}'}"
     return OLDER_THAN_ANOTHER if minor_versions.should_recreate(cluster, state, instance) else ""
 
 

@@ -20,7 +20,7 @@ from steersman_databases.core.api_errors import REASONS
 from steersman_databases.core.outcome import truncated
 from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.engines.naming import instances_selector
-from steersman_databases.features.parameters.model import is_lowered_on_restart
+from steersman_databases.features.parameters.model import deferral_note, deferred_instances, is_lowered_on_restart
 
 S = TypeVar("S", bound=ClusterStatus)
 
@@ -243,9 +243,13 @@ def evaluate_storage(declared: DeclaredCluster, state: ClusterState, conditions:
         conditions.set("StorageSufficient", False, reason, f"volume {', '.join(detail)}")
 
 
-def evaluate_parameters(state: ClusterState, conditions: ConditionSet) -> None:
-    """Evaluate ParametersApplied: all servers use the declared configuration."""
-    due = [member for member in state.members.members if member.restart_due]
+def evaluate_parameters(declared: DeclaredCluster, state: ClusterState, conditions: ConditionSet) -> None:
+    """Evaluate ParametersApplied: all servers use the declared configuration.
+
+    Sized parameters of pods that were resized in place take effect at the next restart.
+    """
+    deferred = deferred_instances(declared, state)
+    due = [member for member in state.members.members if member.restart_due and member.instance not in deferred]
     pending = {setting.name for member in due for setting in member.pending_settings}
     if any(map(is_lowered_on_restart, due)):
         message = (
@@ -257,7 +261,8 @@ def evaluate_parameters(state: ClusterState, conditions: ConditionSet) -> None:
             "ParametersApplied", False, "RestartPending", f"restarting for {', '.join(sorted(pending))}".rstrip()
         )
     elif state.members.settings is not None:
-        conditions.set("ParametersApplied", True, "Applied", "all servers use the declared parameters")
+        message = f"all servers use the declared parameters{deferral_note(declared, deferred)}"
+        conditions.set("ParametersApplied", True, "Applied", message)
 
 
 def phase_of(cluster: Cluster, conditions: ConditionSet) -> ClusterPhase:

@@ -196,8 +196,8 @@ class BackupReconciler(RequestReconciler[Backup]):
         else:
             declared, pods = self._declare(cluster), await self._instances(cluster.key)
             # A restore reads the store meanwhile: nothing may be removed from it.
-            verifying = await running_job(self.client, declared, ("verification",))
-            plan = backup_plan(declared, settings, backup, pods, others, retention=not verifying)
+            reading = await running_job(self.client, declared, ("verification", "restore"))
+            plan = backup_plan(declared, settings, backup, pods, others, retention=not reading)
             running = await start_job(self.client, backup, declared, plan)
         if running:
             return await self._wait(backup, running)

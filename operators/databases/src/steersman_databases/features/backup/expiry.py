@@ -108,7 +108,7 @@ class BackupExpiry:
             return await self._report(backup, f"{backup.source_name} has no primary")
         declared = self._declare(cluster)
         plan = expire_plan(declared, settings, backup, pods, await backups_of(self._client, backup))
-        blocker = await start_job(self._client, backup, declared, plan, ("backup", "verification"))
+        blocker = await start_job(self._client, backup, declared, plan, ("backup", "verification", "restore"))
         return await self._report(backup, blocker or f"Job {plan.key.name} removes it from the object store")
 
     async def _follow(self, backup: Backup, job: Job) -> Result:

@@ -126,40 +126,73 @@ def verification_plan(
         archived: the last WAL segment or the transactions that the primary reported as archived.
     """
     latest: Mapping[str, object] = {}
+    declared = settings.verification
+    storage = VerificationStorage() if declared is None else declared.storage
+    size = temporary_volume_bytes(cluster, backup.status.size_bytes or 0)
+    return temporary_data_plan(
+        cluster,
+        settings,
+        pods,
+        key,
+        {
+            "target": {"latest": latest},
+            "backup_id": backup.status.backup_id,
+            "archived": archived if len(archived) <= _MAX_ARCHIVED_LENGTH else "",
+        },
+        size=int(storage.size.value) if storage.size is not None else size,
+        storage_class=storage.storage_class,
+        resources=None if declared is None else declared.resources,
+    )
+
+
+def temporary_data_plan(
+    cluster: DeclaredCluster,
+    settings: BackupSettings,
+    pods: Sequence[Pod],
+    key: ObjectKey,
+    fields: Mapping[str, object],
+    *,
+    size: int,
+    storage_class: str | None,
+    resources: ResourceRequirements | None,
+) -> JobPlan:
+    """The plan of a verification: it restores into a temporary volume.
+
+    Args:
+        pods: of the cluster's instances that are ready.
+        key: name of the Job.
+        fields: of the document, besides those of every recovery.
+        size: of the volume in bytes.
+        storage_class: defaults to that of the cluster.
+        resources: defaults to those of a small server.
+    """
     document: Mapping[str, object] = {
         "format": 1,
         "engine": cluster.engine,
         "version": _version(cluster, pods),
         "cluster_uid": cluster.uid,
-        "target": {"latest": latest},
-        "backup_id": backup.status.backup_id,
         "processes": settings.jobs.processes,
-        "archived": archived if len(archived) <= _MAX_ARCHIVED_LENGTH else "",
+        **fields,
         **data_parameters(cluster),
     }
-    declared = settings.verification
-    storage = VerificationStorage() if declared is None else declared.storage
-    size = storage.size.value if storage.size is not None else _verification_bytes(cluster, backup)
-    volume = _ephemeral_volume("data", int(size), storage.storage_class or cluster.storage_class)
-    resources = None if declared is None else declared.resources
-    jobs = msgspec.structs.replace(settings.jobs, resources=resources or _SERVER_RESOURCES)
+    volume = _ephemeral_volume("data", size, storage_class or cluster.storage_class)
     return dataclasses.replace(
         _plan(cluster, settings, pods, key, document),
         subcommand="verify",
         component="verification",
-        settings=jobs,
+        settings=msgspec.structs.replace(settings.jobs, resources=resources or _SERVER_RESOURCES),
         volumes=[volume],
         mounts={"data": _DATA_MOUNT},
     )
 
 
-def _verification_bytes(cluster: DeclaredCluster, backup: Backup) -> int:
-    """Size for the data and the WAL that replay needs.
+def temporary_volume_bytes(cluster: DeclaredCluster, backup_bytes: int) -> int:
+    """Size for the data of a backup and for its WAL.
 
     Volumes may have grown since they were declared.
     """
     wal = 0 if cluster.wal_size is None else int(cluster.wal_size.value)
-    return max(int(cluster.storage_size.value) + wal, _with_spare(backup.status.size_bytes or 0) + _SPARE_BYTES)
+    return max(int(cluster.storage_size.value) + wal, _with_spare(backup_bytes) + _SPARE_BYTES)
 
 
 def _with_spare(size: int) -> int:

@@ -121,14 +121,14 @@ async def _running_with(
 
 async def start_job(
     client: CachedClient,
-    owner: Backup,
+    owner: Object,
     declared: DeclaredCluster,
     plan: JobPlan,
     excluded: Iterable[Component] = ("backup",),
 ) -> str:
     """Create the Job of a plan, unless another one runs.
 
-    One worker calls this for all backups, so that no other Job is created between the check and the creation.
+    One worker calls this for all objects of a kind, so that no other Job is created between check and creation.
 
     Args:
         excluded: components of Jobs that must not run at the same time.
@@ -155,7 +155,7 @@ async def start_dump_job(
 
 
 async def _create_job(
-    client: CachedClient, owner: Backup, plan: JobPlan, job: batch.Job, config: core.ConfigMap
+    client: CachedClient, owner: Object, plan: JobPlan, job: batch.Job, config: core.ConfigMap
 ) -> str:
     present = await get_cached_or_live(client, ConfigMap, plan.key)
     if present is not None and not controls(owner, present):

@@ -39,7 +39,7 @@ _RESOURCES = core.ResourceRequirements(
 _DATA_PARAMETERS = ("lower_case_table_names", "innodb_page_size", "innodb_data_file_path")
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
-Component = Literal["backup", "recovery", "verification", "dump"]
+Component = Literal["backup", "recovery", "verification", "dump", "restore"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class JobPlan:
     """
 
     key: ObjectKey
-    subcommand: Literal["backup", "expire", "recover", "final-backup", "verify", "dump", "load"]
+    subcommand: Literal["backup", "expire", "recover", "final-backup", "verify", "dump", "load", "restore"]
     image: str
     document: Mapping[str, object]
     settings: BackupJobSettings = field(default_factory=BackupJobSettings)

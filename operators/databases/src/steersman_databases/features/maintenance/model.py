@@ -41,6 +41,11 @@ class MaintenanceSchedule:
     error: str = ""
 
     @property
+    def has_windows(self) -> bool:
+        """Return True if windows are declared."""
+        return self.next_window is not None or bool(self.error)
+
+    @property
     def clause(self) -> str:
         """Clause for messages: the awaited window."""
         if self.next_window is None:
@@ -68,7 +73,12 @@ class Maintenance:
     def apply_to(self, cluster: DeclaredCluster) -> DeclaredCluster:
         """Return the cluster with what waits now."""
         waits = self.schedule.waits
-        return replace(cluster, waits_for_window=waits, holds_minor_upgrade=waits or bool(self.turn))
+        return replace(
+            cluster,
+            waits_for_window=waits,
+            has_maintenance_windows=self.schedule.has_windows,
+            holds_minor_upgrade=waits or bool(self.turn),
+        )
 
     def report(self, conditions: ConditionSet) -> None:
         """Report the pending disruptions in UpToDate and ParametersApplied.

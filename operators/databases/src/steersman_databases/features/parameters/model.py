@@ -17,6 +17,7 @@ from steersman_databases.cluster.rules.switchover_attempts import plan_switchove
 from steersman_databases.cluster.state import ClusterState, Instance
 from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.engines.members import Member
+from steersman_databases.engines.server_pod import server_limits
 
 STANDBY_SENSITIVE = frozenset(
     {
@@ -42,7 +43,9 @@ def restart(cluster: DeclaredCluster, state: ClusterState) -> Action | Wait | No
     if not any(_is_standby_sensitive(i) for i in pending):
         # A pod that is recreated for another reason starts its server with all new values.
         pending = [i for i in pending if not rolling_update.is_outdated(cluster, state, i)]
-    pending = [i for i in pending if not waiting_settings(cluster, state, i)]
+    pending = [
+        i for i in pending if not waiting_settings(cluster, state, i) and not deferred_settings(cluster, state, i)
+    ]
     if not pending:
         return None
     primary = state.members.primary
@@ -71,6 +74,38 @@ def waiting_settings(cluster: DeclaredCluster, state: ClusterState, instance: In
         return ()
     names = [setting.name for setting in member.pending_settings]
     return () if any(name in _declared_parameters(cluster) for name in names) else names
+
+
+def deferred_settings(cluster: DeclaredCluster, state: ClusterState, instance: Instance) -> Sequence[str]:
+    """Return the sized parameters that wait for the next restart.
+
+    The pod was resized in place, which must not restart servers. With maintenance windows the restart waits for one
+    of these instead. A replica does not wait if the primary runs with a raised value already.
+    """
+    member, primary = instance.member, state.members.primary
+    if member is None or not member.restart_due or cluster.has_maintenance_windows:
+        return ()
+    if not rolling_update.is_resized_in_place(cluster, state, instance):
+        return ()
+    if is_lowering(state) or (
+        primary is not None and _is_raised_on_restart(member) and not _is_raised_on_restart(primary)
+    ):
+        return ()
+    sized = {one.name for one in cluster.sized}
+    names = [setting.name for setting in member.pending_settings]
+    return names if sized.issuperset(names) else ()
+
+
+def deferred_instances(cluster: DeclaredCluster, state: ClusterState) -> Mapping[int, Sequence[str]]:
+    """Return the deferred parameters by instance."""
+    return {i.ordinal: names for i in state.instances if (names := deferred_settings(cluster, state, i))}
+
+
+def deferral_note(cluster: DeclaredCluster, deferred: Mapping[int, Sequence[str]]) -> str:
+    """Return a sentence about deferred parameters, or ""."""
+    names = sorted({name for each in deferred.values() for name in each})
+    where = ", ".join(map(cluster.names.instance, deferred))
+    return f". At the next restart of {where} {', '.join(names)} follow the resources" if deferred else ""
 
 
 def _is_standby_sensitive(instance: Instance) -> bool:
@@ -105,7 +140,7 @@ def exceeding_memory(
 
     Args:
         fixed_memory: returns the bytes that a server allocates for a parameter's value, or None if unknown.
-        state: running containers have the limits of their creation, which may differ from the present ones.
+        state: running containers may have other limits than the declared ones.
     """
     limits = [limit for each in _limits(cluster, state) if (limit := _memory(each)) is not None]
     if not limits:
@@ -121,8 +156,8 @@ def exceeding_memory(
 def _limits(cluster: DeclaredCluster, state: ClusterState | None) -> Iterator[Mapping[str, int | str]]:
     yield cluster.pod_settings.resources.limits
     for instance in () if state is None else state.instances:
-        for container in () if instance.pod is None else instance.pod.spec.containers[:1]:
-            yield container.resources.limits
+        if instance.pod is not None:
+            yield from server_limits(instance.pod)
 
 
 def _memory(limits: Mapping[str, int | str]) -> tuple[Decimal, str] | None:

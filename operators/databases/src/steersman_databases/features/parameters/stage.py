@@ -187,7 +187,7 @@ class ParameterReconciler:
         if written:
             context.events.normal(context.cluster, "ParametersWritten", change_message(stored, settings))
         not_reset = await self._reset_alter_system_on_all(context, state, certificates, inspection.servers)
-        evaluate_parameters(state, conditions)
+        evaluate_parameters(context.declared, state, conditions)
         if unvalidated and not parameters_model.have_same_parameters(desired, declared):
             message = f"no server could validate the parameters ({inspection.unreachable})"
             conditions.set("ParametersApplied", False, "ServerUnreachable", message)

@@ -18,7 +18,7 @@ from steersman.api.apply import apps, core, meta, networking, policy
 from steersman.api.apps_v1 import Deployment
 from steersman.meta import ObjectKey, to_builtins
 from steersman_databases.api.cluster_common import POOLER_VALUES, PoolerSettings
-from steersman_databases.cluster.rules.rolling_update import restart_hash
+from steersman_databases.cluster.rules.pod_hashes import restart_hash
 from steersman_databases.core.content_hash import content_hash
 from steersman_databases.core.database_naming import MANAGED_BY
 from steersman_databases.engines.cluster_engine import DeclaredCluster

@@ -11,6 +11,7 @@ from steersman_databases.api import Cluster, MySQLCluster
 from steersman_databases.api.cluster_common import SizedParameterStatus, Sizing, SizingStatus
 from steersman_databases.cluster.state import ClusterState
 from steersman_databases.engines.cluster_engine import ClusterEngine, DeclaredCluster, InstanceResources
+from steersman_databases.engines.server_pod import server_limits
 
 _NO_LIMIT = "spec.resources has no memory limit, so the defaults apply"
 
@@ -61,7 +62,7 @@ def resources_of(cluster: DeclaredCluster, pods: Iterable[Pod]) -> InstanceResou
     """Return the limits of servers, or None without a memory limit.
 
     Args:
-        pods: present servers. A pod keeps its limit until it is recreated.
+        pods: present servers. A pod keeps its limit until it is resized or recreated.
     """
     limits = cluster.pod_settings.resources.limits
     memory = _quantity(limits, "memory")
@@ -76,8 +77,8 @@ def resources_of(cluster: DeclaredCluster, pods: Iterable[Pod]) -> InstanceResou
 
 def _running_memory(pods: Iterable[Pod]) -> Iterator[float]:
     for pod in pods:
-        for container in pod.spec.containers[:1]:
-            if (memory := _quantity(container.resources.limits, "memory")) is not None:
+        for limits in server_limits(pod):
+            if (memory := _quantity(limits, "memory")) is not None:
                 yield memory
 
 

@@ -68,7 +68,9 @@ def database(server: ArchivedPostgreSQL, name: str) -> Generator[None]:
 @pytest.mark.requirement("pattern/backups")
 def test_verification_reads_all_data_and_writes_nothing(story: Story) -> None:
     server = story.server
-    with database(server, HOSTILE):
+    with database(server, HOSTILE), database(server, "dropped"):
+        # As after an interrupted DROP DATABASE.
+        server.sql("UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'dropped'")
         server.archive_all()
         before = content(server)
         done = verify(server, archived=name_of(segments(server)[-1]))

@@ -70,6 +70,8 @@ class Volumes:
             source_store_file=at / "source/store.json",
             backup_client=at / "client",
             termination_log=at / "termination-log",
+            server=at / "server",
+            owner=at / "owner",
         )
 
     def create(self) -> None:
@@ -368,4 +370,4 @@ def programs() -> str | None:
     root = database_servers.root(database_servers.TRIXIE)
     if root is None:
         return None
-    return f"{root}/usr/bin:{root}/usr/lib/postgresql/17/bin:{os.environ['PATH']}"
+    return f"{root}/usr/lib/postgresql/17/bin:{root}/usr/bin:{os.environ['PATH']}"

@@ -52,6 +52,23 @@ BACKUP: Mapping[str, str] = {
     "deletionPolicy": _BACKUP_CONTROLLER,
     "retainUntil": _BACKUP_JOBS,
 }
+_RESTORE = f"{_FEATURES}/restore/test_model.py"
+RESTORE: Mapping[str, str] = {
+    "clusterRef.kind": _SCHEMA,
+    "clusterRef.name": f"{_FEATURES}/restore/test_restore.py",
+    "target.gtid.before": _SCHEMA,
+    "target.gtid.through": _SCHEMA,
+    "target.lsn": _SCHEMA,
+    "target.name": _SCHEMA,
+    "target.time": f"{_FEATURES}/restore/test_restore.py",
+    "only": f"{_FEATURES}/restore/test_restore.py",
+    "into": _RESTORE,
+    "storage.size": _RESTORE,
+    "storage.storageClass": _RESTORE,
+    "resources.claims": _RESTORE,
+    "resources.limits": _RESTORE,
+    "resources.requests": _RESTORE,
+}
 CLUSTER: Mapping[str, str] = {
     "backup.storeRef.name": _BACKUP_STAGE,
     "backup.storeRef.namespace": _STORE_MODEL,

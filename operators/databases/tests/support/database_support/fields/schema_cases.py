@@ -22,6 +22,7 @@ USER = "databaseusers"
 MYSQL = "mysqlclusters"
 STORE = "backupstores"
 BACKUP = "backups"
+RESTORE = "restores"
 
 _SERVER: Wire = {"host": "db.example.com", "administrator": {"name": "admin"}}
 _DEDICATED: Wire = {"engine": "postgresql", "version": "17"}
@@ -47,6 +48,11 @@ def _on_mysql(**fields: Any) -> Wire:
 
 _BACKUP: Wire = {"storeRef": {"name": "archive"}}
 _STORE: Wire = {"s3": {"bucket": "backups"}, "credentials": {"secretRef": {"name": "credentials"}}}
+
+
+_TABLE: Wire = {"database": "shop", "table": "orders"}
+_RESTORE: Wire = {"clusterRef": {"name": "shop"}, "target": {"latest": {}}, "only": [_TABLE]}
+_RESTORE_ON_MYSQL: Wire = {**_RESTORE, "clusterRef": {"name": "stock", "kind": "MySQLCluster"}}
 
 
 def _backup(**settings: Any) -> Wire:
@@ -495,6 +501,52 @@ CREATED = {
         _recovery(target={"gtid": {"before": "3e11fa47-71ca-11e1-9e33-c80aa9429562:23"}}),
         "exactly one of the fields in [before through]",
     ),
+    "restore-names-objects": SchemaCase(
+        RESTORE, _RESTORE, {"only": None}, "create a new one by kubectl steersman clone"
+    ),
+    "restore-of-one-database": SchemaCase(
+        RESTORE, _RESTORE, {"only": [_TABLE, {**_TABLE, "database": "other"}]}, "must name the same database"
+    ),
+    "restore-of-a-whole-database": SchemaCase(
+        RESTORE,
+        {**_RESTORE, "only": [{"database": "shop"}]},
+        {"only": [{"database": "shop"}, _TABLE]},
+        "it must be the only item",
+    ),
+    "restore-schema": SchemaCase(
+        RESTORE,
+        {**_RESTORE, "only": [{**_TABLE, "schema": "own"}]},
+        {"only": [{"database": "shop", "schema": "own"}]},
+        "schema needs table",
+    ),
+    "restore-into": SchemaCase(RESTORE, {**_RESTORE, "into": "before"}, {"into": "steersman_x"}, "are reserved"),
+    "restore-into-another": SchemaCase(
+        RESTORE, {**_RESTORE, "into": "before"}, {"into": "shop"}, "into must differ from the present database"
+    ),
+    "restore-schema-on-mysql": SchemaCase(
+        RESTORE, _RESTORE_ON_MYSQL, {"only": [{**_TABLE, "schema": "own"}]}, "MySQL has no schemas in a database"
+    ),
+    "restore-of-mysql-system": SchemaCase(
+        RESTORE, _RESTORE_ON_MYSQL, {"only": [{"database": "mysql"}]}, "system databases are not restored"
+    ),
+    "restore-of-postgresql-system": SchemaCase(
+        RESTORE,
+        {**_RESTORE, "only": [{"database": "postgres", "table": "t"}]},
+        {"only": [{"database": "postgres"}]},
+        "not restored as a whole",
+    ),
+    "restore-name-on-mysql": SchemaCase(
+        RESTORE,
+        {**_RESTORE_ON_MYSQL, "target": {"gtid": {"before": "3e11fa47-71ca-11e1-9e33-c80aa9429562:23"}}},
+        {"target": {"gtid": None, "name": "before"}},
+        "target.lsn and target.name are not supported on MySQL",
+    ),
+    "restore-gtid-on-postgresql": SchemaCase(
+        RESTORE,
+        {**_RESTORE, "target": {"lsn": "0/3000028"}},
+        {"target": {"lsn": None, "gtid": {"through": "3e11fa47-71ca-11e1-9e33-c80aa9429562:23"}}},
+        "target.gtid is not supported on PostgreSQL",
+    ),
     "backup-is-the-clusters": SchemaCase(DATABASE, _ON_CLUSTER, _backup(), "backup cannot be set with clusterRef"),
     "backup-of-cluster-or-database": SchemaCase(
         BACKUP,
@@ -569,6 +621,7 @@ UPDATED = {
     "backup-database": SchemaCase(
         BACKUP, {"databaseRef": {"name": "shop"}}, {"databaseRef": {"name": "other"}}, "databaseRef is immutable"
     ),
+    "restore-runs-once": SchemaCase(RESTORE, _RESTORE, {"into": "other"}, "create a new Restore"),
     "backup-source": SchemaCase(
         BACKUP,
         {"databaseRef": {"name": "shop"}},

@@ -15,13 +15,21 @@ from steersman.errors import NotFound
 from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import encode
 from steersman.observability.runtime import Runtime
-from steersman_databases.api import Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
+from steersman_databases.api import (
+    Backup,
+    BackupStore,
+    Database,
+    DatabaseUser,
+    MySQLCluster,
+    PostgreSQLCluster,
+    Restore,
+)
 from steersman_databases.main import NAME
 from steersman_databases.setup import setup
 from steersman_testing.envtest import Envtest
 
 USER = "the-operator"
-KINDS = ("backups", "backupstores", "databases", "databaseusers", "mysqlclusters", "postgresqlclusters")
+KINDS = ("backups", "backupstores", "databases", "databaseusers", "mysqlclusters", "postgresqlclusters", "restores")
 CONFIG = Path(__file__).parents[6] / "operators/databases/config"
 
 
@@ -78,7 +86,7 @@ async def _apply(transport: Transport, manifest: dict[str, Any]) -> None:
 
 async def _serves(client: Client) -> bool:
     try:
-        for kind in (Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster):
+        for kind in (Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, Restore):
             await client.list(kind)
     except NotFound:
         return False

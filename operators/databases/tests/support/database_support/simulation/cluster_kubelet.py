@@ -69,6 +69,7 @@ class ClusterKubelet:
                 repr(self._hosts.programs),
                 repr(self._hosts.not_rolled_out),
                 self._hosts.pod_rejection,
+                repr(self._hosts.resizes),
                 self._members.state(),
             )
             changes = self._server.change_count(), *news
@@ -88,6 +89,7 @@ class ClusterKubelet:
             ends = pod.metadata.deletion_timestamp is not None or owner is None or owner.spec.replicas == 0
             if INSTANCE_LABEL in pod.metadata.labels and ends:
                 await self._stop(pod)
+        await self._hosts.resizes.sync(self._server, self._client)
         await self._release_pvcs()
         # First those that are there: who is gone has lost the lock before its pod is back.
         await self._members.sync()

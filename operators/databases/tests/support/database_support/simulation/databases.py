@@ -21,6 +21,7 @@ from steersman_databases.api import (
     DatabaseUser,
     MySQLCluster,
     PostgreSQLCluster,
+    Restore,
 )
 from steersman_databases.core.database_naming import DatabaseNames
 from steersman_databases.setup import setup
@@ -39,7 +40,7 @@ def sweep(scenario: Any, **effort: Any) -> SimulationReport:
         scenario,
         outside=RunningServers,
         observe=servers,
-        kinds=[Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster],
+        kinds=[Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, Restore],
         actors=[cluster],
         invariants=[data_is_initialised_once],
         adjust=without_nondeterminism,

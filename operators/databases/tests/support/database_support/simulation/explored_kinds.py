@@ -12,7 +12,15 @@ from steersman.api.core_v1 import Secret
 from steersman.client import Client, Transport
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey
-from steersman_databases.api import Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
+from steersman_databases.api import (
+    Backup,
+    BackupStore,
+    Database,
+    DatabaseUser,
+    MySQLCluster,
+    PostgreSQLCluster,
+    Restore,
+)
 from steersman_databases.core.database_naming import DatabaseNames
 from steersman_databases.engines import SUPPORTED_VERSIONS, ServerEndpoint, SqlCredentials
 from steersman_databases.engines.registry import SQL_ENGINES
@@ -93,7 +101,7 @@ class _Cluster:
     def __init__(self, number: int, present: Sequence[JsonObject]) -> None:
         self.runtime = virtual_runtime(number)
         self.server = InMemoryApiServer(self.runtime)
-        for kind in (Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster):
+        for kind in (Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, Restore):
             self.server.register(kind)
         self.server.load(*present)
         self.machines = RunningServers()

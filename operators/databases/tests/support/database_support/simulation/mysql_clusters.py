@@ -26,6 +26,7 @@ from steersman_databases.api import (
     DatabaseUser,
     MySQLCluster,
     PostgreSQLCluster,
+    Restore,
 )
 from steersman_databases.api.backup_common import ARCHIVE_PATH_ANNOTATION
 from steersman_databases.cluster.engine_parts import EngineParts
@@ -120,7 +121,7 @@ def _play(scenario: Any, agents: AgentFaults, **effort: Any) -> SimulationReport
         story,
         outside=outside,
         observe=_contents,
-        kinds=[Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster],
+        kinds=[Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, Restore],
         actors=[simulated_kubernetes, clients],
         invariants=[data_has_its_secrets, one_history, holds_invariants, final_backup_precedes_deletion],
         adjust=_whoever_leads,

@@ -12,11 +12,11 @@ from database_support.unit.backup_objects import create_backup, create_store
 from database_support.unit.fake_patroni import FakeHosts, FakePatroniBackend
 from steersman.api.apply import core, meta
 from steersman.api.batch_v1 import Job
-from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, ResourceRequirements, Secret
 from steersman.client import MergePatch
 from steersman.controller import ReconcilerContext
 from steersman.manager import Manager, ManagerOptions
-from steersman.meta import ObjectKey, ObjectMeta, Quantity
+from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, Quantity
 from steersman_databases.api import (
     Backup,
     BackupStore,
@@ -25,6 +25,7 @@ from steersman_databases.api import (
     MySQLCluster,
     PostgreSQLCluster,
     PostgreSQLClusterSpec,
+    Restore,
 )
 from steersman_databases.api.automation import AutogrowSettings
 from steersman_databases.api.backup_common import ARCHIVE_PATH_ANNOTATION, BackupReference, RecoverySettings
@@ -38,6 +39,7 @@ from steersman_databases.engines.naming import ClusterNames
 from steersman_databases.engines.postgresql.cluster_engine import PostgreSQLEngine as PostgreSQLServers
 from steersman_databases.engines.postgresql.ha.backend import SWITCHOVER_VERSION_ANNOTATION
 from steersman_databases.features.backup.archive_objects import ARCHIVE_UID_ANNOTATION
+from steersman_databases.features.in_place_resize.model import RESIZE
 from steersman_databases.features.storage.usage import GROWN, USAGE
 from steersman_databases.setup import setup
 from steersman_testing import World, simulate
@@ -47,7 +49,7 @@ from steersman_testing.virtual_clock import VirtualClock
 NAMES = ClusterNames(KEY)
 Clusters = World[FakeHosts]
 _ANNOTATIONS_OF_RUN = frozenset(
-    {SWITCHOVER_VERSION_ANNOTATION, ARCHIVE_PATH_ANNOTATION, ARCHIVE_UID_ANNOTATION, GROWN}
+    {SWITCHOVER_VERSION_ANNOTATION, ARCHIVE_PATH_ANNOTATION, ARCHIVE_UID_ANNOTATION, GROWN, RESIZE}
 )
 _STATUS_OF_RUN = frozenset({"backup", "automation"})
 
@@ -59,7 +61,7 @@ def sweep(scenario: Any, **effort: Any) -> SimulationReport:
         scenario,
         outside=FakeHosts,
         observe=summary,
-        kinds=[Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster],
+        kinds=[Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, Restore],
         actors=[simulated_kubernetes],
         invariants=[data_has_its_secrets, one_history, right_version, final_backup_precedes_deletion],
         adjust=_without_versions,
@@ -224,6 +226,50 @@ async def grown(world: Clusters) -> None:
     await world.wait_until("alike", lambda: _requested(world, 1) == "12Gi")
 
 
+async def resized(world: Clusters) -> None:
+    """Resources grow in place, then by a rolling update, and shrink."""
+    await create(world, instances=2, resources=_memory("1Gi"))
+    before = _uids(world)
+    await change(world, resources={"limits": {"memory": "1536Mi"}})
+    await world.wait_until("resized", lambda: _limits(world) == {"1536Mi"})
+    await ready(world)
+    assert _uids(world) == before, "a resize recreated a pod"
+    world.outside.resizes.blocked["orders-1-0"] = "PodResizePending", "Infeasible", "the node is too small"
+    await change(world, resources={"limits": {"memory": "2Gi"}})
+    await world.wait_until("recreated", lambda: _uids(world)[1] != before[1])
+    await ready(world)
+    await change(world, resources={"limits": {"memory": "1Gi"}})
+    await world.wait_until("shrunk", lambda: _limits(world) == {"1Gi"})
+    await ready(world)
+
+
+async def unresizable(world: Clusters) -> None:
+    """The API server or the nodes cannot resize pods."""
+    world.outside.resizes.supported = False
+    await create(world, instances=2, resources=_memory("1Gi"))
+    await change(world, resources={"limits": {"memory": "1536Mi"}})
+    await world.wait_until("recreated", lambda: _limits(world) == {"1536Mi"})
+    await ready(world)
+
+
+def _memory(limit: str) -> ResourceRequirements:
+    return ResourceRequirements(limits=FrozenDict({"memory": limit}))
+
+
+def _instance_pods(world: Clusters) -> list[Pod]:
+    keys = [NAMES.pod(number) for number in range(2)]
+    return [pod for key in keys if (pod := world.read(Pod, key)) is not None]
+
+
+def _uids(world: Clusters) -> list[str]:
+    return [pod.metadata.uid for pod in _instance_pods(world)]
+
+
+def _limits(world: Clusters) -> set[str]:
+    pods = _instance_pods(world)
+    return {str(pod.spec.containers[0].resources.limits.get("memory")) for pod in pods} if len(pods) == 2 else set()
+
+
 async def _resized(world: Clusters, number: int, size: str) -> None:
     status = {"phase": "Bound", "capacity": {"storage": size}}
     key = NAMES.data_pvc(number)
@@ -246,6 +292,6 @@ SCENARIOS = {
     scenario.__name__: scenario
     for scenario in (
         *(user.life, user.retained, operated, replaced, configured, upgraded, user.backed_up, recovered),
-        *(maintained, grown),
+        *(maintained, grown, resized, unresizable),
     )
 }

@@ -13,7 +13,15 @@ from steersman.api.core_v1 import Secret
 from steersman.client import MergePatch
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, decode_builtins
-from steersman_databases.api import Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
+from steersman_databases.api import (
+    Backup,
+    BackupStore,
+    Database,
+    DatabaseUser,
+    MySQLCluster,
+    PostgreSQLCluster,
+    Restore,
+)
 from steersman_databases.engines import ServerEndpoint
 from steersman_databases.engines.sql.inspection import UserState
 from steersman_databases.setup import setup
@@ -56,7 +64,7 @@ def sweep(scenario: Callable[[Users], Awaitable[None]], engine: str, **effort: A
         scenario,
         outside=partial(SimulatedServer, engine),
         observe=_holds,
-        kinds=[Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster],
+        kinds=[Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, Restore],
         invariants=[secret_logs_in],
         options=ManagerOptions(name="steersman-databases"),
         **effort,

@@ -29,6 +29,7 @@ from steersman_databases.api import (
     MySQLCluster,
     PostgreSQLCluster,
     PostgreSQLClusterSpec,
+    Restore,
 )
 from steersman_databases.api.database_user import DatabaseUser
 from steersman_databases.cluster.engine_parts import EngineParts
@@ -70,7 +71,7 @@ class ClusterHarness:
 
     def __post_init__(self) -> None:
         self.server = InMemoryApiServer(self.runtime)
-        for kind in (Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster):
+        for kind in (Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, Restore):
             self.server.register(kind)
         self.client = Client(self.server, field_manager="test")
 

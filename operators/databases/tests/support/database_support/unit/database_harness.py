@@ -25,6 +25,7 @@ from steersman_databases.api import (
     DatabaseUser,
     MySQLCluster,
     PostgreSQLCluster,
+    Restore,
 )
 from steersman_databases.cluster.declared import kind_of
 from steersman_databases.setup import setup
@@ -77,7 +78,7 @@ class DatabaseHarness:
 
     def __post_init__(self) -> None:
         self.server = InMemoryApiServer(self.runtime)
-        for kind in (Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster):
+        for kind in (Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, Restore):
             self.server.register(kind)
         self.client = Client(self.server, field_manager="test")
 

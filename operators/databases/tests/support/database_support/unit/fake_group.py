@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from database_support.fake_server.engine import InMemoryServer
+from database_support.simulation.pod_resizes import conditions_with_ready
 from database_support.unit.pulled_images import PulledImages
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.api.discovery_v1 import EndpointSlice
@@ -355,9 +356,8 @@ class FakeAgents:
         if pod.metadata.annotations.get(group_config.MEMBER) != words or pod.metadata.labels.get(ROLE_LABEL) != role:
             body = {"metadata": {"annotations": {group_config.MEMBER: words}, "labels": {ROLE_LABEL: role}}}
             await self._client.patch(Pod, pod.key, MergePatch(body))
-        conditions = [{"type": "Ready", "status": "True" if online else "False"}]
-        if [(c.type, c.status) for c in pod.status.conditions] != [(c["type"], c["status"]) for c in conditions]:
-            body = {"status": {"phase": "Running", "conditions": conditions}}
+        if [c.status for c in pod.status.conditions if c.type == "Ready"] != ["True" if online else "False"]:
+            body = {"status": {"phase": "Running", "conditions": conditions_with_ready(pod, ready=online)}}
             await self._client.patch(Pod, pod.key, MergePatch(body), subresource="status")
 
     def _settings(self, server: FakeMember, wanted: Mapping[str, str]) -> dict[str, Any]:

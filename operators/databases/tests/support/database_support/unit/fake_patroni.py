@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from database_support.fake_server.engine import InMemoryServer
+from database_support.simulation.pod_resizes import PodResizes, conditions_with_ready
 from database_support.unit.fake_programs import FakePrograms
 from database_support.unit.pulled_images import PulledImages
 from steersman.api.core_v1 import ConfigMap, Pod
@@ -109,6 +110,7 @@ class FakeHosts:
     unreadable: list[str] = field(default_factory=list[str])
     """Servers that were started on data of another version."""
     images: PulledImages = field(default_factory=PulledImages)
+    resizes: PodResizes = field(default_factory=PodResizes)
 
     def cannot_start_with(self, told: Mapping[str, str]) -> bool:
         """Whether nobody starts with these parameters."""
@@ -332,9 +334,8 @@ class FakePatroni:
         if pod.metadata.annotations.get("status") != note or not labelled:
             body = {"metadata": {"annotations": {"status": note}, "labels": {ROLE_LABEL: role}}}
             await self._client.patch(Pod, pod.key, MergePatch(body))
-        conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
-        if [(c.type, c.status) for c in pod.status.conditions] != [(c["type"], c["status"]) for c in conditions]:
-            body = {"status": {"phase": "Running", "conditions": conditions}}
+        if [c.status for c in pod.status.conditions if c.type == "Ready"] != ["True" if ready else "False"]:
+            body = {"status": {"phase": "Running", "conditions": conditions_with_ready(pod, ready=ready)}}
             await self._client.patch(Pod, pod.key, MergePatch(body), subresource="status")
 
     def _claim_uid(self, pod: Pod) -> str:

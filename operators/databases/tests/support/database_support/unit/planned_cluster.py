@@ -9,7 +9,7 @@ from typing import Any
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, ResourceRequirements
 from steersman.meta import ObjectKey, Quantity, decode_builtins
-from steersman_databases.cluster.rules.rolling_update import restart_hash
+from steersman_databases.cluster.rules.pod_hashes import restart_hash
 from steersman_databases.cluster.state import FENCED_INSTANCE, RESTART_HASH, RETIRED, ClusterState, Instance
 from steersman_databases.engines.cluster_engine import (
     BootstrapDatabase,

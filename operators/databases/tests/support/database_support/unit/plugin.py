@@ -15,7 +15,15 @@ from typer.testing import CliRunner, Result
 from steersman.api.core_v1 import Pod
 from steersman.client import Client, ClusterConfig, MergePatch, Transport
 from steersman.meta import ObjectKey
-from steersman_databases.api import Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
+from steersman_databases.api import (
+    Backup,
+    BackupStore,
+    Database,
+    DatabaseUser,
+    MySQLCluster,
+    PostgreSQLCluster,
+    Restore,
+)
 from steersman_databases.kubectl import command
 from steersman_databases.kubectl.app import app
 from steersman_testing import InMemoryApiServer
@@ -89,7 +97,7 @@ class PluginServer:
 def reached(monkeypatch: pytest.MonkeyPatch) -> PluginServer:
     """A server with one cluster, which every command reaches."""
     found = InMemoryApiServer()
-    found.register(Backup, BackupStore, PostgreSQLCluster, MySQLCluster, Database, DatabaseUser)
+    found.register(Backup, BackupStore, PostgreSQLCluster, MySQLCluster, Database, DatabaseUser, Restore)
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KEY.namespace}}
     cluster = {
         "apiVersion": f"{GROUP}/v1alpha1",

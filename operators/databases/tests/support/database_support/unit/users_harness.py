@@ -23,6 +23,7 @@ from steersman_databases.api import (
     DatabaseUser,
     MySQLCluster,
     PostgreSQLCluster,
+    Restore,
     UserCondition,
 )
 from steersman_databases.engines import ServerEndpoint
@@ -51,7 +52,7 @@ class UsersHarness:
 
     def __post_init__(self) -> None:
         self.server = InMemoryApiServer(self.runtime)
-        for kind in (Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster):
+        for kind in (Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, Restore):
             self.server.register(kind)
         self.client = Client(self.server, field_manager="test")
         self.sql = self.servers[HOST] = InMemoryServer(now=self.runtime.clock.now)

@@ -26,7 +26,7 @@ from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.api.postgresql_cluster import PostgreSQLClusterSpec
 from steersman_databases.cluster.actions import RecreatePod, RemoveInstance, Wait
 from steersman_databases.cluster.planner import next_action
-from steersman_databases.cluster.rules.rolling_update import restart_hash
+from steersman_databases.cluster.rules.pod_hashes import restart_hash
 from steersman_databases.cluster.state import RESTART_HASH, Instance
 from steersman_databases.cluster.status.conditions import ConditionSet, evaluate_ca_trust, set_ready
 from steersman_databases.engines.cluster_engine import RequestedOperations, SynchronousReplication

@@ -13,7 +13,8 @@ from steersman.api.core_v1 import Pod
 from steersman.meta import decode_builtins, to_builtins
 from steersman_databases.cluster.actions import RecreatePod, Wait
 from steersman_databases.cluster.planner import next_action
-from steersman_databases.cluster.rules.rolling_update import restart_hash, target_image
+from steersman_databases.cluster.rules.pod_hashes import restart_hash
+from steersman_databases.cluster.rules.rolling_update import target_image
 from steersman_databases.cluster.state import Instance
 
 OLD = "postgresql:17-of-the-former-release"

@@ -23,7 +23,8 @@ from steersman_databases.api.maintenance import (
 )
 from steersman_databases.cluster.actions import RecreatePod, RemoveInstance, RestartServer, SwitchOver
 from steersman_databases.cluster.planner import next_action
-from steersman_databases.cluster.rules.rolling_update import restart_hash, target_image
+from steersman_databases.cluster.rules.pod_hashes import restart_hash
+from steersman_databases.cluster.rules.rolling_update import target_image
 from steersman_databases.cluster.state import Instance
 from steersman_databases.cluster.status.conditions import ConditionSet
 from steersman_databases.engines.cluster_engine import DeclaredCluster, RequestedOperations

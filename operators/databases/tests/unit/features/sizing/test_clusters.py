@@ -74,6 +74,7 @@ async def test_cluster_without_record_keeps_its_parameters() -> None:
 async def test_changed_limit_recreates_each_pod_once() -> None:
     world = ClusterHarness()
     limits = {"memory": "1Gi"}
+    world.hosts.resizes.supported = False
     async with world.operator():
         await world.create(instances=3, resources=ResourceRequirements(limits=FrozenDict(limits)))
         await world.ready(3)
@@ -97,6 +98,7 @@ async def test_changed_limit_recreates_each_pod_once() -> None:
 async def test_server_that_does_not_start_keeps_its_size() -> None:
     world = ClusterHarness()
     world.hosts.failing_start.add(("shared_buffers", "384MB"))
+    world.hosts.resizes.supported = False
     async with world.operator():
         await world.create(instances=2, resources=ResourceRequirements(limits=FrozenDict({"memory": "1Gi"})))
         await world.ready(2)

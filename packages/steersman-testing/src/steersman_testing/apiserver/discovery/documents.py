@@ -21,7 +21,11 @@ from steersman_testing.apiserver.values import JsonObject
 _SUBRESOURCE_VERBS = ["get", "patch", "update"]
 # Subresources of single kinds: name, kind if it differs, verbs.
 _SUBRESOURCES: dict[tuple[str, str], list[tuple[str, tuple[str, str, str] | None, list[str]]]] = {
-    ("", "pods"): [("eviction", ("policy", "v1", "Eviction"), ["create"]), ("log", None, ["get"])],
+    ("", "pods"): [
+        ("eviction", ("policy", "v1", "Eviction"), ["create"]),
+        ("log", None, ["get"]),
+        ("resize", None, ["get", "patch", "update"]),
+    ],
     ("", "serviceaccounts"): [("token", ("authentication.k8s.io", "v1", "TokenRequest"), ["create"])],
 }
 _WRITE_VERBS = ("create", "patch", "update")

@@ -1,0 +1,1 @@
+"""Changes of CPU and memory of running pods, without a restart."""

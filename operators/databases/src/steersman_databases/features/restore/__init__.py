@@ -1,0 +1,1 @@
+"""Restore of tables or of one database next to the present ones."""
