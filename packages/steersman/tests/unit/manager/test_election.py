@@ -390,8 +390,9 @@ def test_leader_election_invalid_times_raise() -> None:
     ],
 )
 def test_lease_that_cannot_be_written_raises(options: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"name": "a", "namespace": "b", **options}
     with pytest.raises(ValueError, match=message):
-        LeaderElection(**({"name": "a", "namespace": "b"} | options))
+        LeaderElection(**arguments)
 
 
 def test_default_identity_is_unique(monkeypatch: pytest.MonkeyPatch) -> None:
