@@ -14,7 +14,7 @@ from steersman.api.coordination_v1 import Lease, LeaseSpec
 from steersman.api.core_v1 import ConfigMap, Pod, Service, ServiceSpec
 from steersman.api.core_v1 import ServicePort as CorePort
 from steersman.api.discovery_v1 import EndpointSlice
-from steersman.errors import ApiError, ApiStatus, BadRequest, Forbidden, Invalid
+from steersman.errors import ApiError, ApiStatus, BadRequest, Forbidden, InternalError, Invalid
 from steersman_testing import InMemoryApiServer, matching, virtual_time
 
 from leader_operator.api.v1.leaderservice import (
@@ -194,6 +194,25 @@ async def test_deleted_service_leaves_no_label(apiserver: InMemoryApiServer) -> 
         assert world.labelled() == []
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        Forbidden(ApiStatus("denied by policy", "Forbidden", 403)),
+        Invalid(ApiStatus("spec: Invalid value", "Invalid", 422)),
+        BadRequest(ApiStatus("denied by webhook", "", 400)),
+    ],
+)
+@virtual_time
+async def test_refused_label_does_not_block_deletion(error: ApiError, apiserver: InMemoryApiServer) -> None:
+    async with cluster(apiserver) as world:
+        await world.create()
+        await world.create_pods(1)
+        await world.wait_for_leader("orders-0")
+        apiserver.fail_next(matching("PATCH", "/pods/orders-0"), error, times=1000)
+        await world.user.delete(LeaderService, KEY)
+        await world.wait_until(lambda: world.server.read(LeaderService, KEY) is None)
+
+
 @virtual_time
 async def test_lease_decides_with_fencing(apiserver: InMemoryApiServer) -> None:
     async with cluster(apiserver) as world:
@@ -282,6 +301,22 @@ async def test_name_conflict_does_not_split_the_publication(apiserver: InMemoryA
         await world.wait_for_leader("orders-1")
         assert world.addresses() == ["10.0.0.2"]
         assert world.reason() == "NameTaken"
+
+
+@virtual_time
+async def test_error_of_the_server_is_not_a_refusal(apiserver: InMemoryApiServer) -> None:
+    async with cluster(apiserver) as world:
+        await world.create()
+        await world.create_pods(1)
+        await world.wait_for_leader("orders-0")
+        unavailable = InternalError(ApiStatus("etcd has no leader", "InternalError", 500))
+        apiserver.fail_next(matching("PATCH", "/services/orders"), unavailable, times=3)
+        await world.user.patch(LeaderService, KEY, MergePatch({"spec": {"ports": [{"port": 81, "targetPort": 1}]}}))
+        reasons: set[str] = set()
+        for _ in range(200):
+            reasons.add(world.reason())
+            await asyncio.sleep(0.01)
+        assert reasons == {"LeaderPublished"}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from steersman.meta import decode_builtins
 from certificate_files import EC_PARAMETERS, new_pair
 from configuration_cases import BASIC_AUTH, CASES, CREDENTIALS
 from monitoring_objects import pod_monitor, prometheus, rule, service_monitor
-from monitoring_operator.configuration import Inputs, SourceObject, build, select
+from monitoring_operator.configuration import Inputs, SourceObject, build, ignored_fields, select
 
 
 def jobs(case: str) -> list[dict[str, Any]]:
@@ -310,6 +310,13 @@ def test_optional_password_may_be_missing() -> None:
     declared = build(Inputs(prometheus=prometheus(), service_monitors=[monitor], contents=CREDENTIALS))
     (job,) = yaml.safe_load(declared.text)["scrape_configs"]
     assert list(job["basic_auth"]) == ["username"]
+
+
+def test_empty_values_are_not_ignored_fields() -> None:
+    # Go programs write a token without a name for an absent one.
+    endpoint = {"port": "web", "bearerTokenSecret": {"key": ""}, "proxyFromEnvironment": False}
+    monitor = service_monitor("s", endpoint, sampleLimit=0, scrapeProtocols=[])
+    assert ignored_fields(monitor) == []
 
 
 def test_redirects_and_http2_can_be_disabled() -> None:

@@ -12,7 +12,18 @@ from steersman.api.core_v1 import ConfigMap, Pod, Service
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import MergePatch
 from steersman.controller import field_changed
-from steersman.errors import ApiError, Conflict, NameConflict, NotFound
+from steersman.errors import (
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NameConflict,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
 
 from leader_operator.api.v1.leaderservice import Leader, LeaderService
 from leader_operator.controllers.choice import (
@@ -37,6 +48,7 @@ _MAX_RETRY_DELAY_SECONDS = 60.0
 _OWNED = (Service, EndpointSlice, ConfigMap)
 # ValueError: a name that no object can have.
 _REFUSALS = (NameConflict, ApiError, ValueError)
+_TRANSIENT = (Conflict, ServerError, TooManyRequests, Unauthorized)
 
 
 class LeaderServiceReconciler(Reconciler[LeaderService]):
@@ -66,10 +78,15 @@ class LeaderServiceReconciler(Reconciler[LeaderService]):
     async def cleanup(self, service: LeaderService) -> None:
         """Remove the label from the leader. The garbage collector deletes the other objects."""
         label = role_label(service)
-        await self._label(await self._related_pods(service, label), label, None)
+        for pod in await self._related_pods(service, label):
+            try:
+                await self._label([pod], label, None)
+            except (Forbidden, Invalid, BadRequest) as error:
+                # A policy that protects the pod must not block the deletion.
+                self.log.warning("label of the leader not removed", pod=str(pod.key), error=str(error))
 
     async def update_status(self, service: LeaderService, outcome: ReconcileOutcome) -> None:
-        if isinstance(outcome.error, _REFUSALS) and not isinstance(outcome.error, Conflict):
+        if isinstance(outcome.error, _REFUSALS) and not isinstance(outcome.error, _TRANSIENT):
             await self.status(service, conditions=[refused_condition(service, outcome.error)])
 
     async def _related_pods(self, service: LeaderService, label: str) -> Sequence[Pod]:

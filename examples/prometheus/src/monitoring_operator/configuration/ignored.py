@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from steersman import FrozenStruct
+from steersman.api.core_v1 import SecretKeySelector
 
 from monitoring_operator.api.v1.scraping import IgnoredEndpointFields, IgnoredMonitorFields, IgnoredTLSFields
 from monitoring_operator.configuration.credentials import Monitor, endpoints_of
@@ -21,7 +22,8 @@ def ignored_fields(monitor: Monitor) -> list[str]:
 
 
 def _set_fields(value: FrozenStruct, fields: type[FrozenStruct], path: str) -> Iterator[str]:
-    # False, zero and an empty text mean the same as an absent field.
+    # False, zero and an empty text mean the same as an absent field. So does a reference without a key.
     for name, wire_name in zip(fields.__struct_fields__, fields.__struct_encode_fields__, strict=True):
-        if getattr(value, name):
+        found = getattr(value, name)
+        if found and found != SecretKeySelector(key=""):
             yield f"{path}.{wire_name}"

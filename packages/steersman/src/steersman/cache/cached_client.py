@@ -17,7 +17,7 @@ from steersman.client.encode import key_of, kind_of, status_document, with_owner
 from steersman.client.managed_fields import apply_would_change
 from steersman.client.patch import Patch
 from steersman.client.write_options import Propagation
-from steersman.errors import ApiError, CacheNotSynced, ConnectionFailed, Invalid, NotFound, StatusDetails
+from steersman.errors import ApiError, CacheNotSynced, Conflict, ConnectionFailed, Invalid, NotFound, StatusDetails
 from steersman.errors import ApiStatus as ApiStatus
 from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, Unstructured, encode
 
@@ -204,7 +204,7 @@ class CachedClient:
         creating it again.
 
         The check of the owner uses the cache. For kinds that are not cached, or cached in part, it reads the metadata
-        of each name once, which needs the verb get. An object that is created between the check and the write is
+        of each object once, which needs the verb get. An object that is created between the check and the write is
         taken over if it has no controller, or another owner of the same field manager.
 
         Args:
@@ -221,12 +221,14 @@ class CachedClient:
         """
         kind, key = kind_of(config), key_of(config)
         current = await self._cached_object(kind, key) if _can_skip_apply(config) else None
-        must_record = False
+        must_record, known_uid = False, ""
         if owner is not None and (current is None or not current.is_controlled_by(owner)):
             must_record = await self._ownership.require(kind, key, owner, adopt=adopt)
+            if current is None and not uid and _can_skip_apply(config):
+                known_uid = self._ownership.applied_uid(kind, key, owner)
         try:
             if current is None or uid not in ("", current.metadata.uid):
-                applied = await self.live.apply(config, owner=owner, uid=uid, force=force)
+                applied = await self.live.apply(config, owner=owner, uid=uid or known_uid, force=force)
             else:
                 applied = current
                 owner_id = None if owner is None else (type(owner), owner.key, owner.metadata.uid)
@@ -241,8 +243,14 @@ class CachedClient:
             if owner is not None and (conflict := already_owned(error)) is not None:
                 raise conflict from error
             raise
+        except Conflict:
+            if not known_uid:
+                raise
+            # The name has another object, or none.
+            self._ownership.forget(kind, key)
+            return await self.apply(config, owner=owner, adopt=adopt, force=force)
         if must_record and owner is not None:
-            self._ownership.record(kind, key, owner)
+            self._ownership.record(kind, owner, applied)
         return applied
 
     async def apply_status(self, obj: T, status: Status, *, resource_version: str = "") -> T:

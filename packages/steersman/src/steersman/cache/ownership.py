@@ -16,13 +16,13 @@ class OwnershipCheck:
     """Checks the controller of an object before an apply.
 
     The check uses the cache if it is complete. Otherwise it reads the metadata of each name once, and remembers the
-    names that were applied. A lost entry costs one request.
+    UIDs that were applied. A lost entry costs one request.
     """
 
     def __init__(self, live: Client, cache: Cache) -> None:
         self._live = live
         self._cache = cache
-        self._owners: OrderedDict[tuple[ApiResource, ObjectKey], str] = OrderedDict()
+        self._applied: OrderedDict[tuple[ApiResource, ObjectKey], tuple[str, str]] = OrderedDict()
 
     async def require(self, kind: type[Object], key: ObjectKey, owner: Object, *, adopt: bool) -> bool:
         """Require that ``owner`` controls ``key``, or that it does not exist.
@@ -46,20 +46,29 @@ class OwnershipCheck:
                 found, is_read = informer.store.get(key), False
                 break
         else:
-            if self._owners.get((kind.api_resource, key)) == owner.metadata.uid:
+            if self.applied_uid(kind, key, owner):
                 return False
             found, is_read = await self._read_metadata(kind, key), True
         if found is not None and not found.is_controlled_by(owner):
             _require_adoptable(kind, found, owner, adopt=adopt)
         return is_read
 
-    def record(self, kind: type[Object], key: ObjectKey, owner: Object) -> None:
-        """Record that ``owner`` controls the object ``key``, since an apply has succeeded."""
-        entry = (kind.api_resource, key)
-        self._owners[entry] = owner.metadata.uid
-        self._owners.move_to_end(entry)
-        if len(self._owners) > _MAX_ENTRIES:
-            self._owners.popitem(last=False)
+    def record(self, kind: type[Object], owner: Object, applied: Object) -> None:
+        """Record that ``owner`` controls ``applied``."""
+        entry = (kind.api_resource, applied.key)
+        self._applied[entry] = owner.metadata.uid, applied.metadata.uid
+        self._applied.move_to_end(entry)
+        if len(self._applied) > _MAX_ENTRIES:
+            self._applied.popitem(last=False)
+
+    def applied_uid(self, kind: type[Object], key: ObjectKey, owner: Object) -> str:
+        """Return the UID that was recorded for ``key``. Empty if there is none."""
+        owner_uid, uid = self._applied.get((kind.api_resource, key), ("", ""))
+        return uid if owner_uid == owner.metadata.uid else ""
+
+    def forget(self, kind: type[Object], key: ObjectKey) -> None:
+        """Remove the record of ``key``."""
+        self._applied.pop((kind.api_resource, key), None)
 
     async def _read_metadata(self, kind: type[Object], key: ObjectKey) -> Object | None:
         try:

@@ -141,9 +141,8 @@ class Builder(Generic[T]):
         options = replace(self._options, **{option: seconds})
         base, limit = options.base_retry_delay, options.max_retry_delay
         if limit < base:
-            hint = "" if option == "max_retry_delay" else ". Set max_retry_delay first"
             raise ValueError(
-                f"max_retry_delay must not be below base_retry_delay, but {limit:g} s is below {base:g} s{hint}"
+                f"max_retry_delay ({limit:g} s) is below base_retry_delay ({base:g} s): set the other first"
             )
         self._options = options
         return self

@@ -161,6 +161,7 @@ class Reconciler(_ContextHolder, ABC, Generic[T]):
         Raises:
             TypeError: the status has no such field.
             NotFound: the object was deleted.
+            ConfigurationError: the kind has no status subresource.
             Conflict: the object was recreated, or other clients changed it repeatedly.
 
         Example:

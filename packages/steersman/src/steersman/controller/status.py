@@ -14,7 +14,7 @@ from steersman.cache import CachedClient
 from steersman.client.decode import decode_response
 from steersman.client.encode import status_document
 from steersman.client.managed_fields import applied_other_version, apply_would_change, owned_status_fields
-from steersman.errors import ApiStatus, Conflict
+from steersman.errors import ApiStatus, ConfigurationError, Conflict, NotFound
 from steersman.meta import Condition, Field, Object, encode, set_condition
 from steersman.meta.frozen import FrozenStruct
 
@@ -47,6 +47,7 @@ async def write_status(
     Raises:
         TypeError: the status has no such field, or the kind has no typed status.
         NotFound: the object was deleted.
+        ConfigurationError: the kind has no status subresource.
         Conflict: the object was recreated, or other clients changed it repeatedly.
     """
     conditions, manager = tuple(conditions), client.live.field_manager
@@ -67,6 +68,10 @@ async def write_status(
             break
         try:
             return await client.live.apply_encoded(type(obj), obj.key, encode(document), subresource="status")
+        except NotFound:
+            _require_same_object(obj, await client.live.get(type(obj), obj.key))
+            kind = obj.api_resource.kind
+            raise ConfigurationError(f"the CRD of {kind} has no status subresource: add `status: {{}}`") from None
         except Conflict:
             if attempt == _MAX_ATTEMPTS - 1:
                 raise

@@ -157,14 +157,13 @@ class ManagerFlags:
         Raises:
             ConfigurationError: a flag has an invalid value.
         """
-        election = LeaderElection(
-            name=self.leader_election_id or name, namespace=self.leader_election_namespace or default_namespace
-        )
+        lease, namespace = self.leader_election_id or name, self.leader_election_namespace or default_namespace
+        election = LeaderElection(name=lease, namespace=namespace) if self.leader_elect else None
         options = ManagerOptions(
             name=name,
             instance=os.environ.get("POD_NAME", name),
             namespaces=self._namespaces(),
-            leader_election=election if self.leader_elect else None,
+            leader_election=election,
             health_probe_bind_address=self.health_probe_bind_address,
             metrics_bind_address=self.metrics_bind_address,
             debug_bind_address=self.debug_bind_address,

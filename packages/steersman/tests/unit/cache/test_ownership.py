@@ -126,6 +126,36 @@ async def test_apply_after_failed_apply_checks_again() -> None:
         await cached.apply(config_map(), owner=owner)
 
 
+@pytest.mark.parametrize("options", [None, FILTERED])
+@virtual_time
+async def test_later_object_of_the_same_name_is_checked_again(options: InformerOptions | None) -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    cached, owner = world.cached, world.read_widget("a")
+    if options is not None:
+        world.cache.configure(ConfigMap, options)
+    async with world.running_cache(*((ConfigMap,) if options else ())):
+        await cached.apply(config_map(), owner=owner)
+        await world.client.delete(ConfigMap, CM)
+        load_config_map(world)
+        for _ in range(2):
+            with pytest.raises(NotOwned):
+                await cached.apply(config_map(a="2"), owner=owner)
+        assert (found := world.server.read(ConfigMap, CM)) is not None and found.data == {"a": "0"}
+        await world.client.delete(ConfigMap, CM)
+        assert (await cached.apply(config_map(a="2"), owner=owner)).is_controlled_by(owner)
+
+
+@virtual_time
+async def test_deleted_object_is_created_again() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    cached, owner = world.cached, world.read_widget("a")
+    await cached.apply(config_map(), owner=owner)
+    await world.client.delete(ConfigMap, CM)
+    assert (await cached.apply(config_map(), owner=owner)).is_controlled_by(owner)
+
+
 @virtual_time
 async def test_is_controlled_by_compares_uid_of_controller() -> None:
     world = ControllerEnv()

@@ -496,10 +496,10 @@ def test_times_are_above_zero(option: str, seconds: float) -> None:
 
 def test_max_retry_delay_is_not_below_the_base_delay() -> None:
     builder = BuilderHarness(started=False).builder.base_retry_delay(2)
-    with pytest.raises(ValueError, match="max_retry_delay must not be below base_retry_delay, but 1 s is below 2 s"):
+    with pytest.raises(ValueError, match=r"max_retry_delay \(1 s\) is below base_retry_delay \(2 s\)"):
         builder.max_retry_delay(1)
     builder.max_retry_delay(2)
-    with pytest.raises(ValueError, match=r"but 2 s is below 3 s\. Set max_retry_delay first"):
+    with pytest.raises(ValueError, match=r"max_retry_delay \(2 s\) is below base_retry_delay \(3 s\)"):
         builder.base_retry_delay(3)
 
 

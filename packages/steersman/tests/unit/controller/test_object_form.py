@@ -14,9 +14,10 @@ from structlog.testing import capture_logs
 
 from framework_support.controller_env import NAMESPACE, ControllerEnv, drain_event_loop, key, running
 from framework_support.widget import Widget, WidgetStatus
+from steersman.api.apiextensions_v1 import CustomResourceDefinition
 from steersman.api.core_v1 import ConfigMap, Pod, PodCondition, PodStatus
 from steersman.cache import CachedClient, InformerOptions
-from steersman.client import Client, MergePatch
+from steersman.client import Client, JsonPatch, MergePatch
 from steersman.controller import (
     ReconcileOutcome,
     Reconciler,
@@ -519,3 +520,17 @@ async def test_status_with_unknown_field_lists_fields() -> None:
         with pytest.raises(TypeError, match="WidgetMetadata has no typed status"):
             await context.status(metadata, depth=3)
     assert widget.metadata.namespace == NAMESPACE
+
+
+@virtual_time
+async def test_status_without_subresource_is_named() -> None:
+    world = StatusWorld()
+    async with world.context_with_widget() as (context, widget):
+        (crd,) = world.server.read_all(CustomResourceDefinition)
+        remove = JsonPatch([{"op": "remove", "path": "/spec/versions/0/subresources"}])
+        await world.client.patch(CustomResourceDefinition, crd.key, remove)
+        with pytest.raises(ConfigurationError, match="the CRD of Widget has no status subresource"):
+            await context.status(widget, depth=3)
+        await world.client.delete(Widget, key("a"))
+        with pytest.raises(NotFound):
+            await context.status(widget, depth=3)

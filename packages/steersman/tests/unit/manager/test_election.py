@@ -381,6 +381,20 @@ def test_leader_election_invalid_times_raise() -> None:
         LeaderElection(name="a", namespace="b", renew_deadline=15)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": ""}, "needs the name and the namespace"),
+        ({"namespace": ""}, "needs the name and the namespace"),
+        ({"lease_duration": 15.0}, r"lease_duration must be an int, not 15\.0"),
+    ],
+)
+def test_lease_that_cannot_be_written_raises(options: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"name": "a", "namespace": "b", **options}
+    with pytest.raises(ValueError, match=message):
+        LeaderElection(**arguments)
+
+
 def test_default_identity_is_unique(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAME", "pod-0")
     options = LeaderElection(name="a", namespace="b")

@@ -52,7 +52,8 @@ class LeaderElection:
         retry_period: seconds between renewals, and between attempts to acquire the Lease.
 
     Raises:
-        ValueError: ``lease_duration > renew_deadline > 1.2 * retry_period > 0`` is false.
+        ValueError: ``lease_duration > renew_deadline > 1.2 * retry_period > 0`` is false, ``lease_duration`` is not
+            an int, or name or namespace is empty.
     """
 
     name: str
@@ -63,6 +64,10 @@ class LeaderElection:
     retry_period: float = 2.0
 
     def __post_init__(self) -> None:
+        if not self.name or not self.namespace:
+            raise ValueError("leader election needs the name and the namespace of its Lease")
+        if not isinstance(self.lease_duration, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"lease_duration must be an int, not {self.lease_duration!r}: Leases have whole seconds")
         if not self.lease_duration > self.renew_deadline > self.retry_period * (1 + _JITTER) > 0:
             raise ValueError(
                 "leader election needs lease_duration > renew_deadline > 1.2 * retry_period > 0, "
