@@ -21,6 +21,7 @@ class InstancePaths:
     termination_log: Path = Path("/dev/termination-log")
     server: Path = Path("/etc/steersman/server")
     owner: Path = Path("/etc/steersman/owner")
+    import_source: Path = Path("/etc/steersman/import")
     queries_file: Path = Path("/etc/steersman/queries/queries.json")
 
     @property

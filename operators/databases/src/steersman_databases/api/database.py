@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
+import msgspec
+
 from steersman.api.core_v1 import ResourceRequirements
 from steersman.meta import (
     Field,
@@ -16,6 +18,7 @@ from steersman.meta import (
     Spec,
     Status,
     at_most_one_of,
+    exactly_one_of,
     resource,
     schema,
 )
@@ -29,6 +32,7 @@ from steersman_databases.api.backup_common import (
 )
 from steersman_databases.api.cluster_common import MonitoringSettings, Sizing
 from steersman_databases.api.group import GROUP, NAME_PATTERN, VERSION, DeletionPolicy, EngineName, Presence
+from steersman_databases.api.import_source import ImportSettings
 from steersman_databases.api.maintenance import MaintenanceSettings
 from steersman_databases.api.names import PRINTABLE, ObjectName, SqlName
 from steersman_databases.api.references import (
@@ -79,6 +83,7 @@ def _dedicated_only(*fields: str) -> tuple[Rule, ...]:
 
 _EXISTING_SERVER = "(has(self.clusterRef) || has(self.serverRef))"
 _RECOVERY = "(has(self.bootstrap) && has(self.bootstrap.recovery))"
+_IMPORT = "(has(self.bootstrap) && has(self.bootstrap.__import__))"
 _DUMP_RULES = (
     Rule(
         rule="!has(self.clusterRef) || !has(self.backup)",
@@ -111,15 +116,23 @@ _DUMP_RULES = (
         message="owner cannot be set with bootstrap.recovery: set username, as which the dump is restored",
         field_path=".owner",
     ),
+    Rule(
+        rule=f"!{_IMPORT} || !has(self.owner)",
+        message="owner cannot be set with bootstrap.import: set username, as which the data are imported",
+        field_path=".owner",
+    ),
 )
-"""Rules for dumps of a server that this object does not create."""
+"""Rules for dumps and for the first data of a database."""
 
 
+@schema(rules=[exactly_one_of("recovery", "import")])
 class DatabaseBootstrap(FrozenStruct):
     """Source of the first data."""
 
-    recovery: RecoverySettings
+    recovery: RecoverySettings | None = None
     """Recovery of its own server from backups and an archive. With clusterRef or serverRef: restore of a dump."""
+    import_: ImportSettings | None = msgspec.field(default=None, name="import")
+    """Import from a running server. It runs once."""
 
 
 class Extension(FrozenStruct):
@@ -274,7 +287,7 @@ class DatabaseSpec(Spec):
     """Archiving, backups and retention of this Database's own server. With serverRef: store, schedules and retention
     of dumps. Defaults to no backups."""
     bootstrap: Annotated[DatabaseBootstrap | None, Field(immutable=True)] = None
-    """Source of the first data. With clusterRef or serverRef it is a dump. Defaults to no data. Immutable."""
+    """Source of the first data: a recovery, a dump or another server. Defaults to no data. Immutable."""
     sizing: Sizing | None = None
     """Parameters of this Database's own server. FromResources derives them from its resource limits, and Defaults
     keeps the defaults of the server. Defaults to FromResources for new servers."""
@@ -380,6 +393,16 @@ class Database(Resource[DatabaseSpec, DatabaseStatus]):
     def makes_cluster(self) -> bool:
         """Return True if the operator creates a cluster for this database."""
         return self.spec.cluster_ref is None and self.spec.server_ref is None
+
+    @property
+    def import_settings(self) -> ImportSettings | None:
+        """The declared import, or None."""
+        return None if self.spec.bootstrap is None else self.spec.bootstrap.import_
+
+    @property
+    def restores_dump(self) -> bool:
+        """Return True if a Job loads the first data."""
+        return self.spec.bootstrap is not None and (self.import_settings is not None or not self.makes_cluster)
 
     @property
     def version(self) -> str:

@@ -12,9 +12,10 @@ from steersman.meta import ObjectKey
 from steersman_databases.api.backup_store import BackupStore
 from steersman_databases.api.database import Database
 from steersman_databases.api.database_user import DatabaseUser
+from steersman_databases.api.import_source import ImportSettings
 from steersman_databases.api.mysql_cluster import MySQLCluster, MySQLInitDb
 from steersman_databases.api.postgresql_cluster import InitDb, PostgreSQLCluster
-from steersman_databases.api.references import ServerReference
+from steersman_databases.api.references import ServerReference, ServerTls
 
 ReferencingObject = PostgreSQLCluster | MySQLCluster | Database | DatabaseUser | BackupStore
 """Kinds whose objects refer to Secrets."""
@@ -46,6 +47,8 @@ def referenced_secrets(obj: ReferencingObject) -> tuple[ReferencedSecret, ...]:
         found.append(ReferencedSecret("spec.password", ObjectKey(namespace, password.name), (password.key,)))
     if obj.spec.server_ref is not None:
         found.extend(_of_server(obj.spec.server_ref, namespace))
+    if isinstance(obj, Database) and (source := obj.import_settings) is not None:
+        found.extend(_of_import(source, namespace))
     return tuple(found)
 
 
@@ -88,9 +91,18 @@ def _of_server(server: ServerReference, namespace: str) -> Iterator[ReferencedSe
         ObjectKey(administrator.namespace or namespace, administrator.name),
         (administrator.username_key, administrator.password_key),
     )
+    yield from _of_tls("spec.serverRef.tls", tls, namespace)
+
+
+def _of_import(source: ImportSettings, namespace: str) -> Iterator[ReferencedSecret]:
+    account, field = source.credentials, "spec.bootstrap.import"
+    keys = (account.username_key, account.password_key)
+    yield ReferencedSecret(f"{field}.credentials", ObjectKey(namespace, account.name), keys)
+    yield from _of_tls(f"{field}.tls", source.tls, namespace)
+
+
+def _of_tls(field: str, tls: ServerTls, namespace: str) -> Iterator[ReferencedSecret]:
     if tls.ca is not None and (authority := tls.ca.secret_key_ref) is not None:
-        yield ReferencedSecret(
-            "spec.serverRef.tls.ca.secretKeyRef", ObjectKey(namespace, authority.name), (authority.key,)
-        )
+        yield ReferencedSecret(f"{field}.ca.secretKeyRef", ObjectKey(namespace, authority.name), (authority.key,))
     if tls.client_certificate is not None:
-        yield ReferencedSecret("spec.serverRef.tls.clientCertificate", ObjectKey(namespace, tls.client_certificate))
+        yield ReferencedSecret(f"{field}.clientCertificate", ObjectKey(namespace, tls.client_certificate))

@@ -73,7 +73,10 @@ def test_memory_shrinks_by_rolling_update(place: NamespaceClient, of: EngineComm
 
 
 def test_impossible_request_leaves_primary_running(place: NamespaceClient, of: EngineCommands) -> None:
-    orders = ClusterUnderTest(place, spec=spec_with(of, resources(512, "1"), 2), engine=of)
+    spec = spec_with(of, resources(512, "1"), 2)
+    # Sized by the CPU limit, it would restart the servers.
+    spec["postgresql"]["parameters"]["max_worker_processes"] = "8"
+    orders = ClusterUnderTest(place, spec=spec, engine=of)
     orders.apply()
     orders.wait_ready()
     before, primary = orders.pods(), orders.primary
@@ -106,3 +109,20 @@ def test_deferred_request_is_reported(place: NamespaceClient, of: EngineCommands
     orders.apply(resources=resources(512, "1"))
     orders.wait_ready()
     assert orders.pods() == before
+
+
+def test_quota_refuses_resize_and_recreates_nothing(place: NamespaceClient, of: EngineCommands) -> None:
+    orders = ClusterUnderTest(place, spec=spec_with(of, resources(512, "1"), 2), engine=of)
+    orders.apply()
+    orders.wait_ready()
+    before = orders.pods()
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "memory"}}
+    place.create({**quota, "spec": {"hard": {"limits.memory": "2Gi"}}})
+    orders.until("counted", lambda: place.get("resourcequota", "memory").get("status", {}).get("used"), 60)
+    orders.apply(resources=resources(1024, "1"))
+    orders.wait_reason("PodRejected")
+    assert "exceeded quota" in place.condition(orders.kind, "orders")["message"]
+    place.create({**quota, "spec": {"hard": {"limits.memory": "8Gi"}}})
+    orders.wait_ready()
+    assert orders.pods() == before
+    assert len(place.events("orders", "PodResized")) == 2

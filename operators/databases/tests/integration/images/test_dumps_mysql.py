@@ -1,4 +1,4 @@
-"""Dumps and restores of MySQL and MariaDB, with real servers and a real object store."""
+"""Dumps, restores and imports of MySQL and MariaDB, with real servers and a real object store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from devcluster import database_servers
 from devcluster.store import local_store, programs
 from steersman_databases.engines import SqlCredentials
 from steersman_instance.dump import mysql_load
-from steersman_instance.dump.mysql_client import MARKER, MysqlClient, quoted
+from steersman_instance.dump.mysql_client import MARKER, MysqlClient, is_mariadb, quoted
 from steersman_instance.dump.server import Login, ServerAddress
 
 ROOT = database_servers.root(database_servers.SID)
@@ -27,6 +27,7 @@ pytestmark = [
     pytest.mark.skipif(not programs.are_built(), reason="the object store is not built: run devcluster store build"),
 ]
 OWNER = SqlCredentials("clerk", 'cl"3rk\\ #s')
+READER = SqlCredentials("import'er", 'r3"ader\\ s')
 SOURCE, TARGET = "old_orders", "new orders"
 FILL = """
 CREATE TABLE orders (id int AUTO_INCREMENT PRIMARY KEY, note varchar(100) CHARACTER SET utf8mb4, raw blob);
@@ -99,9 +100,12 @@ def programs_of(jobs: DumpJobs) -> Generator[Programs]:
     grants = "".join(f"GRANT ALL ON {quoted(name)}.* TO {owner};" for name in (SOURCE, TARGET))
     found.sql("mysql", f"SET GLOBAL log_bin_trust_function_creators = ON; {create}")
     found.sql("mysql", f"CREATE USER {owner} IDENTIFIED BY '{password}'; {grants}")
+    reader = READER.password.replace("\\", "\\\\")
+    found.sql("mysql", f"CREATE USER `{READER.username}`@'%' IDENTIFIED BY '{reader}';")
     yield found
     drop = f"DROP DATABASE IF EXISTS {quoted(SOURCE)}; DROP DATABASE {quoted(TARGET)};"
     found.sql("mysql", f"{drop} DROP USER {owner}; DROP USER IF EXISTS 'auditor'@'10.%';")
+    found.sql("mysql", f"DROP USER `{READER.username}`@'%';")
 
 
 def audit(programs_of: Programs) -> None:
@@ -187,3 +191,98 @@ def test_failures_are_reported_in_one_sentence(jobs: DumpJobs, programs_of: Prog
     rejected = jobs.dump(SOURCE)
     assert "Access denied" in rejected["message"]
     assert "wrong" not in rejected["message"]
+
+
+def grant(programs_of: Programs, privileges: str, level: str = f"`{SOURCE}`.*") -> None:
+    """Grant privileges to the account of imports."""
+    programs_of.sql("mysql", f"GRANT {privileges} ON {level} TO `{READER.username}`@'%'")
+
+
+READABLE = "SELECT, SHOW VIEW, TRIGGER, EVENT, EXECUTE"
+
+
+def test_import_copies_objects_and_grants(jobs: DumpJobs, programs_of: Programs) -> None:
+    programs_of.sql(SOURCE, FILL)
+    audit(programs_of)
+    grant(programs_of, READABLE)
+    grant(programs_of, "SELECT", "mysql.*")
+    if not is_mariadb(programs_of.client(SOURCE).version()):
+        grant(programs_of, "SHOW_ROUTINE", "*.*")
+    imported = jobs.import_database(SOURCE, TARGET, OWNER, READER)
+    version = programs_of.client(SOURCE).version()
+    assert imported == {"ok": True, "restore": {"version": version}}
+    rows = programs_of.sql(TARGET, "SELECT id, HEX(raw), REPLACE(note, '\\n', '|') FROM orders ORDER BY id", OWNER)
+    assert rows == ["1\t00FF\ta", "2\tNULL\tGrüße|CREATE DEFINER=`x`@`y` FUNCTION"]
+    assert programs_of.sql(TARGET, "SELECT total(), (SELECT COUNT(*) FROM recent)", OWNER) == ["2\t1"]
+    granted = [row for row in programs_of.sql("mysql", "SHOW GRANTS FOR 'auditor'@'10.%'") if "new orders" in row]
+    assert len(granted) == 3
+    assert MARKER not in programs_of.client(TARGET).objects()
+    assert programs_of.sql(SOURCE, "SELECT total()") == ["2"]
+
+
+def test_import_by_account_of_one_database_lacks_grants_only(jobs: DumpJobs, programs_of: Programs) -> None:
+    programs_of.sql(SOURCE, "CREATE TABLE orders (id int PRIMARY KEY); INSERT INTO orders VALUES (1);")
+    grant(programs_of, READABLE)
+    imported = jobs.import_database(SOURCE, TARGET, OWNER, READER)
+    assert imported["ok"], imported
+    assert "the source does not show grants" in imported["restore"]["warning"]
+    assert programs_of.sql(TARGET, "SELECT * FROM orders", OWNER) == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("privileges", "message"),
+    [
+        ("SELECT, TRIGGER, EXECUTE", "lacks SHOW VIEW, EVENT on Database old_orders of"),
+        (READABLE, "cannot read the text of routine"),
+    ],
+)
+def test_incomplete_import_is_refused_before_writing(
+    jobs: DumpJobs, programs_of: Programs, privileges: str, message: str
+) -> None:
+    programs_of.sql(SOURCE, FILL)
+    grant(programs_of, privileges)
+    refused = jobs.import_database(SOURCE, TARGET, OWNER, READER)
+    assert refused["reason"] == "RightsMissing"
+    assert message in refused["message"]
+    assert programs_of.client(TARGET).objects() == []
+
+
+@pytest.mark.parametrize(
+    ("account", "changes", "message"),
+    [
+        (SqlCredentials(READER.username, "wr0ng"), {}, "Check credentials in spec.bootstrap.import."),
+        (ADMINISTRATOR, {"database": "no such"}, "Check databaseName and credentials in spec.bootstrap.import."),
+        (READER, {"tls": "VerifyFull"}, "Check tls in spec.bootstrap.import."),
+        (READER, {"port": 1}, "Check host and port in spec.bootstrap.import."),
+    ],
+)
+def test_unreachable_source_names_the_field(
+    jobs: DumpJobs, programs_of: Programs, account: SqlCredentials, changes: dict[str, Any], message: str
+) -> None:
+    refused = jobs.import_database(SOURCE, TARGET, OWNER, account, changes)
+    assert not refused["ok"]
+    assert refused["message"].endswith(message), refused
+    assert "wr0ng" not in refused["message"]
+
+
+def test_import_into_database_with_objects_is_refused(jobs: DumpJobs, programs_of: Programs) -> None:
+    programs_of.sql(TARGET, "CREATE TABLE mine (n int)", OWNER)
+    assert jobs.import_database(SOURCE, TARGET, OWNER, ADMINISTRATOR)["reason"] == "DatabaseNotEmpty"
+
+
+def test_import_of_a_source_that_fails_is_repeated(jobs: DumpJobs, programs_of: Programs) -> None:
+    programs_of.sql(SOURCE, FILL)
+    program = jobs.directory / "bin" / "mysqldump"
+    real = program.resolve()
+    program.unlink()
+    program.write_text(
+        f'#!/bin/sh\n{real} "$@" | head -c 2500\necho "mysqldump: Got error: lost connection" >&2; exit 2\n'
+    )
+    program.chmod(0o755)
+    failed = jobs.import_database(SOURCE, TARGET, OWNER, ADMINISTRATOR)
+    assert failed["reason"] == "RestoreFailed"
+    assert "lost connection" in failed["message"]
+    program.unlink()
+    program.symlink_to(real)
+    assert jobs.import_database(SOURCE, TARGET, OWNER, ADMINISTRATOR)["ok"]
+    assert programs_of.sql(TARGET, "SELECT total()", OWNER) == ["2"]

@@ -1,4 +1,4 @@
-"""Dumps and restores of PostgreSQL, with a real server and a real object store."""
+"""Dumps, restores and imports of PostgreSQL, with a real server and a real object store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from database_support.servers.real_server import ADMINISTRATOR
 from devcluster import database_servers
 from devcluster.store import local_store, programs
 from steersman_databases.engines import SqlCredentials
-from steersman_instance.dump import postgresql_client
+from steersman_instance.dump import postgresql_client, postgresql_load
 
 ROOT = database_servers.root(database_servers.SID)
 pytestmark = [
@@ -26,6 +26,7 @@ pytestmark = [
     pytest.mark.xdist_group("dumps-postgresql"),
 ]
 OWNER, OTHER = SqlCredentials("clerk", "cl3rk: s\\cret"), SqlCredentials("cashier", "c4shier")
+READER = SqlCredentials("import'er", "r3ader: s\\cret")
 _CLIENT_PROGRAMS = ("pg_dump", "pg_restore", "psql")
 
 
@@ -34,9 +35,9 @@ def server() -> Generator[RealPostgreSQLServer]:
     start = list(postgresqls().values())[-1]
     with contextmanager(start)() as found:
         assert isinstance(found, RealPostgreSQLServer)
-        for each in (OWNER, OTHER):
+        for each in (OWNER, OTHER, READER):
             password = each.password.replace("'", "''")
-            found.run(f"CREATE ROLE {each.username} LOGIN PASSWORD '{password}'")
+            found.administer(f"CREATE ROLE {{}} LOGIN PASSWORD '{password}'", each.username)
         yield found
 
 
@@ -228,3 +229,161 @@ def test_failed_dump_program_stores_nothing(
     assert failed["reason"] == "DumpFailed"
     assert "disk on fire" in failed["message"]
     assert jobs.load(names[1], OTHER)["reason"] == "BackupNotFound"
+
+
+def read_all(server: RealPostgreSQLServer, database: str) -> None:
+    """Let the account of imports read all tables of the public schema."""
+    reader = postgresql_client.quoted(READER.username)
+    sql(server, database, f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {reader}", user=ADMINISTRATOR)
+
+
+def tables(server: RealPostgreSQLServer, database: str) -> list[str]:
+    """Return the names of the tables in a database."""
+    found = sql(server, database, "SELECT tablename FROM pg_tables WHERE schemaname !~ '^(pg_|info)' ORDER BY 1")
+    return [str(name) for (name,) in found]
+
+
+def test_import_copies_objects_and_grants_without_a_superuser(
+    jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str]
+) -> None:
+    source, target = names
+    fill(server, source)
+    sql(server, source, "CREATE EXTENSION citext", "CREATE TABLE words (word citext)")
+    server.administer("GRANT pg_read_all_data TO {}", READER.username)
+    imported = jobs.import_database(source, target, OTHER, READER)
+    server.administer("REVOKE pg_read_all_data FROM {}", READER.username)
+    version = sql(server, source, "SELECT split_part(current_setting('server_version'), ' ', 1)")[0][0]
+    assert imported == {"ok": True, "restore": {"version": version}}
+    assert sql(server, target, "SELECT shop.total(), (SELECT count(*) FROM shop.recent)", user=OTHER) == [(1000, 10)]
+    owners = "SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname IN ('shop', 'public')"
+    assert sql(server, target, owners, user=OTHER) == [(OTHER.username,)]
+    auditor = SqlCredentials("auditor", "secret")
+    assert sql(server, target, "SELECT count(*) FROM shop.orders", user=auditor) == [(1000,)]
+    assert sql(server, target, "SELECT to_regnamespace('steersman_restore')", user=OTHER) == [(None,)]
+    assert sql(server, source, "SELECT count(*) FROM shop.orders") == [(1000,)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason", "message"),
+    [
+        ("CREATE TABLE hidden (n int)", "RightsMissing", "cannot read public.hidden of Database"),
+        ("CREATE SEQUENCE a; CREATE TABLE b (n int)", "RightsMissing", "cannot read 2 tables or sequences, such as"),
+        (
+            "CREATE TABLE t (n int); ALTER TABLE t ENABLE ROW LEVEL SECURITY; GRANT SELECT ON t TO PUBLIC",
+            "RightsMissing",
+            "BYPASSRLS",
+        ),
+        ("CREATE EXTENSION dblink", "ExtensionMissing", "Declare it in spec.extensions"),
+    ],
+)
+def test_incomplete_import_is_refused_before_writing(
+    jobs: DumpJobs,
+    server: RealPostgreSQLServer,
+    names: tuple[str, str],
+    statement: str,
+    reason: str,
+    message: str,
+) -> None:
+    source, target = names
+    sql(server, source, statement, user=ADMINISTRATOR)
+    refused = jobs.import_database(source, target, OTHER, READER)
+    assert refused["reason"] == reason
+    assert message in refused["message"]
+    assert tables(server, target) == []
+
+
+def test_import_accepts_declared_extension(
+    jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str]
+) -> None:
+    for name in names:
+        sql(server, name, "CREATE EXTENSION dblink", user=ADMINISTRATOR)
+    assert jobs.import_database(*names, OTHER, READER)["ok"]
+
+
+@pytest.mark.parametrize(
+    ("account", "fields", "message"),
+    [
+        (SqlCredentials("import'er", "wr0ng"), {}, "Check credentials in spec.bootstrap.import."),
+        (READER, {"database": "no such"}, "Check databaseName and credentials in spec.bootstrap.import."),
+        (READER, {"tls": "VerifyFull"}, "Check tls in spec.bootstrap.import."),
+        (READER, {"port": 1}, "Check host and port in spec.bootstrap.import."),
+        (READER, {"host": "no-such-host.invalid"}, "Check host and port in spec.bootstrap.import."),
+        (SqlCredentials("", ""), {}, "The Secret of spec.bootstrap.import.credentials has no user name or password."),
+    ],
+)
+def test_unreachable_source_names_the_field(
+    jobs: DumpJobs,
+    names: tuple[str, str],
+    account: SqlCredentials,
+    fields: dict[str, Any],
+    message: str,
+) -> None:
+    refused = jobs.import_database(*names, OTHER, account, fields)
+    assert not refused["ok"]
+    assert refused["message"].endswith(message)
+    assert "wr0ng" not in refused["message"]
+
+
+def test_import_into_database_with_objects_is_refused(
+    jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str]
+) -> None:
+    sql(server, names[1], "CREATE TABLE mine (n int)", user=OTHER)
+    assert jobs.import_database(*names, OTHER, READER)["reason"] == "DatabaseNotEmpty"
+
+
+def test_import_of_raw_bytes_into_utf8_is_refused(
+    jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str]
+) -> None:
+    server.administer("CREATE DATABASE {} TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'", "raw")
+    try:
+        refused = jobs.import_database("raw", names[1], OTHER, READER)
+    finally:
+        server.administer("DROP DATABASE {}", "raw")
+    assert refused["reason"] == "EncodingMismatch"
+    assert "spec.encoding SQL_ASCII" in refused["message"]
+
+
+def test_import_of_a_source_that_fails_leaves_nothing(
+    jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str]
+) -> None:
+    source, target = names
+    sql(server, source, "CREATE TABLE a AS SELECT n FROM generate_series(1, 500000) n")
+    read_all(server, source)
+    program = jobs.directory / "bin" / "pg_dump"
+    real = program.resolve()
+    program.unlink()
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" != --version ] || exec {real} "$1"\n'
+        f"{real} \"$@\" | head -c 2500000\necho 'pg_dump: error: connection to server was lost' >&2; exit 1\n"
+    )
+    program.chmod(0o755)
+    failed = jobs.import_database(source, target, OTHER, READER)
+    assert failed["reason"] == "RestoreFailed"
+    assert "connection to server was lost" in failed["message"]
+    assert tables(server, target) == []
+    program.unlink()
+    program.symlink_to(real)
+    assert jobs.import_database(source, target, OTHER, READER)["ok"]
+    assert tables(server, target) == ["a"]
+
+
+def test_pod_that_is_killed_before_grants_is_continued(
+    jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = names
+    fill(server, source)
+    server.administer("GRANT pg_read_all_data TO {}", READER.username)
+
+    def killed(*_: object) -> list[str]:
+        raise RuntimeError("the pod was killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(postgresql_load, "_grant", killed)
+        assert not jobs.import_database(source, target, OTHER, READER)["ok"]
+    assert tables(server, target) == ["orders"]
+    continued = jobs.import_database(source, target, OTHER, READER)
+    server.administer("REVOKE pg_read_all_data FROM {}", READER.username)
+    assert continued["ok"], continued
+    auditor = SqlCredentials("auditor", "secret")
+    assert sql(server, target, "SELECT count(*) FROM shop.orders", user=auditor) == [(1000,)]
+    assert sql(server, target, "SELECT to_regnamespace('steersman_restore')", user=OTHER) == [(None,)]

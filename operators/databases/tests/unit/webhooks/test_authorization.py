@@ -25,7 +25,9 @@ from steersman_databases.api import (
 )
 from steersman_databases.api.backup_common import BackupJobSettings, BackupSettings, StoreReference
 from steersman_databases.api.cluster_common import ClusterTls, SecretReference, SqlReferences
+from steersman_databases.api.database import DatabaseBootstrap
 from steersman_databases.api.database_user import DatabaseUserSpec
+from steersman_databases.api.import_source import AccountReference, ImportSettings
 from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb, PostgreSQLClusterSpec
 from steersman_databases.api.references import (
     AdministratorReference,
@@ -263,6 +265,7 @@ SERVER = ServerReference(
         ca=CertificateAuthoritySource(secret_key_ref=KeySelector(name="b", key="ca")), client_certificate="c"
     ),
 )
+IMPORT = ImportSettings(host="old.example.com", credentials=AccountReference(name="d"), tls=SERVER.tls)
 EVERYTHING: tuple[ReferencingObject, ...] = (
     PostgreSQLCluster(
         metadata=meta(),
@@ -277,7 +280,7 @@ EVERYTHING: tuple[ReferencingObject, ...] = (
             image_pull_secrets=(LocalObjectReference(name="c"),),
         ),
     ),
-    database(server_ref=SERVER),
+    database(server_ref=SERVER, bootstrap=DatabaseBootstrap(import_=IMPORT)),
     DatabaseUser(
         metadata=meta(),
         spec=DatabaseUserSpec(

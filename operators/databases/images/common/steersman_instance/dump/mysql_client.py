@@ -91,12 +91,16 @@ class MysqlClient:
         """Return user and host of all accounts. Raises ClientFailed."""
         return {(str(user), str(host)) for user, host in self.rows(_ACCOUNTS)}
 
-    def dump(self) -> ClientProgram:
-        """Return mysqldump of the database, as of one moment of InnoDB's tables."""
+    def dump(self, *more: str) -> ClientProgram:
+        """Return mysqldump of the database, as of one moment of InnoDB's tables.
+
+        Args:
+            more: options.
+        """
         options = (
             *("--single-transaction", "--quick", "--no-tablespaces", "--set-gtid-purged=OFF"),
             *("--column-statistics=0", "--routines", "--events", "--triggers", "--hex-blob"),
-            *("--skip-dump-date", "--default-character-set=utf8mb4", "--", self.server.database),
+            *("--skip-dump-date", "--default-character-set=utf8mb4", *more, "--", self.server.database),
         )
         return ClientProgram(("mysqldump", self._defaults, *options), self._environment, _ERRORS)
 

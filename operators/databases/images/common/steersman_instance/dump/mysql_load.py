@@ -1,4 +1,4 @@
-"""The Job that restores a dump into MySQL or MariaDB.
+"""Restore of a dump or running server into MySQL or MariaDB.
 
 MySQL cannot undo CREATE TABLE. So a table marks an unfinished restore, and the next pod of the Job repeats it. A dump
 drops each object before it creates it.
@@ -14,7 +14,6 @@ from typing import IO
 
 from ..jobs import JobFailed, JobFields, JobRefused, Result, log
 from ..paths import InstancePaths
-from .archive import DumpArchive, StoredDump
 from .mysql_client import (
     MARKER,
     MysqlClient,
@@ -25,9 +24,11 @@ from .mysql_client import (
     quoted_account,
     version_number,
 )
+from .mysql_import import imported_source
 from .processes import ClientFailed
-from .program import require_login, source_archive
+from .program import require_login
 from .server import administrator_login, read_login, read_server
+from .source import DumpSource, is_import, stored_source
 
 _ACCOUNT = rb"`(?:[^`]|``)*`@`(?:[^`]|``)*`"
 # Without it, the owner of the database becomes the definer. mysqldump writes it at the start of a line only.
@@ -42,51 +43,51 @@ _PRIVILEGE = re.compile(r"[A-Z][A-Z ]*")
 
 
 def run(job: JobFields, paths: InstancePaths) -> Result:
-    """Restore a dump. Return the result for the operator.
+    """Restore a dump or import a server. Return the result for the operator.
 
     Raises:
-        JobFailed: the server or the restore failed.
-        JobRefused: the dump does not fit, or the database has objects.
+        JobFailed: a server or the restore failed.
+        JobRefused: the source does not fit, or the database has objects.
         ArchiveError: the store failed.
     """
     server = read_server(job, paths.server)
     login = require_login(read_login(paths.owner), "the owner of the database")
     owner = MysqlClient(server, login, paths.run, dict(os.environ))
-    archive, dump = source_archive(job, paths, "mysql")
     try:
         version, found = owner.version(), owner.objects()
     except ClientFailed as error:
         raise JobFailed("ServerUnreachable", f"The server cannot be read: {error}.") from None
-    require_fitting(dump, version)
     if found and MARKER not in found:
         raise JobRefused(
             "DatabaseNotEmpty",
             f"Database {server.database} has objects already, such as {found[0]}. Drop them, or restore into another"
             " one.",
         )
-    log(f"restoring dump {dump.id} of {dump.info.version}")
+    source = imported_source(job, paths) if is_import(job) else stored_source(job, paths, "mysql")
+    require_fitting(source, version)
+    log(f"restoring {source.name} of {source.version}")
     try:
-        grants = _restore(owner, archive, dump)
+        grants = _restore(owner, source)
     except ClientFailed as error:
-        message = f"The dump cannot be restored: {error}."
+        message = f"{source.name} cannot be restored: {error}."
         raise JobRefused("RestoreFailed", f"{message} Drop the objects of database {server.database}.") from None
-    problems: list[str] = []
+    problems = list(source.problems)
     if (administrator := administrator_login(server)) is not None:
-        problems = _grant(MysqlClient(server, administrator, paths.run, dict(os.environ)), grants)
+        problems += _grant(MysqlClient(server, administrator, paths.run, dict(os.environ)), grants)
     elif grants:
-        problems = ["the Job has no account of the administrator"]
+        problems += ["the Job has no account of the administrator"]
     owner.script().complaints(f"DROP TABLE IF EXISTS {quoted(MARKER)};\n")
     warning = {"warning": f"{len(problems)} grants failed, first: {problems[0][:300]}"} if problems else {}
-    return {"restore": {"backup": dump.id, "version": dump.info.version, **warning}}
+    return {"restore": {**source.result, **warning}}
 
 
-def require_fitting(dump: StoredDump, version: str) -> None:
-    """Reject a dump of a newer server, or of the other product. Raises JobRefused."""
-    source = dump.info.version
-    if is_mariadb(source) is not is_mariadb(version) or version_number(source) > version_number(version):
+def require_fitting(source: DumpSource, version: str) -> None:
+    """Reject a newer source, or one of the other product. Raises JobRefused."""
+    found = source.version
+    if is_mariadb(found) is not is_mariadb(version) or version_number(found) > version_number(version):
         raise JobRefused(
             "SourceMismatch",
-            f"Dump {dump.id} is of version {source}, and the server has {version}. Use a server of the same product"
+            f"{source.name} is of version {found}, and the server has {version}. Use a server of the same product"
             " that is not older.",
         )
 
@@ -100,11 +101,11 @@ def without_definers(lines: Iterator[bytes]) -> Iterator[bytes]:
         yield line
 
 
-def _restore(client: MysqlClient, archive: DumpArchive, dump: StoredDump) -> list[MysqlGrant]:
+def _restore(client: MysqlClient, source: DumpSource) -> list[MysqlGrant]:
     """Restore objects and rows, and return the grants of the source."""
     client.script().run(f"CREATE TABLE IF NOT EXISTS {quoted(MARKER)} (id int PRIMARY KEY);\n")
     last = b""
-    with client.script().sink() as write, archive.read(dump) as (accounts, stream):
+    with client.script().sink() as write, source.read() as (accounts, stream):
         for line in without_definers(_lines(stream)):
             write(line)
             last = line if line.strip() else last

@@ -1,25 +1,33 @@
-"""The Job that restores a dump into an empty PostgreSQL database.
+"""Restore of a dump or running server into an empty PostgreSQL database.
 
 Objects come back as the owner of the database, in one transaction. Missing roles are created by the administrator,
-without a login. Grants follow, each on its own.
+without a login. Grants follow, each on its own. A schema marks that the transaction was committed: the next pod of
+the Job continues with the grants.
 """
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from ..files import replace_file
 from ..jobs import JobFailed, JobFields, JobRefused, Result, log
 from ..paths import InstancePaths
-from .archive import DumpArchive, StoredDump
 from .postgresql_client import DatabaseContent, PostgreSQLClient, quoted
+from .postgresql_import import imported_source
 from .processes import ClientFailed, ClientProgram
-from .program import require_login, source_archive
+from .program import require_login
+from .replay import Recorder, followed_by
 from .server import Accounts, administrator_login, parse_accounts, read_login, read_server
+from .source import DumpSource, is_import, stored_source
 
+MARKER = "steersman_restore"
+"""Schema of a restore with committed objects and missing grants."""
 _CHUNK_BYTES = 1 << 20
 _MAX_LIST_BYTES = 64 << 20
 # An older server does not know a parameter that pg_restore sets first.
@@ -31,45 +39,62 @@ _LEFT_OUT = ("EVENT TRIGGER ", "PUBLICATION ", "PUBLICATION TABLE ", "SUBSCRIPTI
 _ACLS = ("ACL ", "DEFAULT ACL ")
 
 
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The database, its owner and its content.
+
+    Args:
+        administrator: None if the Job has no such account.
+    """
+
+    owner: PostgreSQLClient
+    administrator: PostgreSQLClient | None
+    content: DatabaseContent
+    run: Path
+
+    @property
+    def is_committed(self) -> bool:
+        """Return True if an earlier pod has committed the objects."""
+        return MARKER in self.content.schemas
+
+
 def run(job: JobFields, paths: InstancePaths) -> Result:
-    """Restore a dump. Return the result for the operator.
+    """Restore a dump or import a server. Return the result for the operator.
 
     Raises:
-        JobFailed: the server or the restore failed. The transaction was rolled back.
-        JobRefused: the dump does not fit, or the database has objects.
+        JobFailed: a server or the restore failed. The transaction was rolled back.
+        JobRefused: the source does not fit, or the database has objects.
         ArchiveError: the store failed.
     """
     server = read_server(job, paths.server)
     owner = PostgreSQLClient(server, require_login(read_login(paths.owner), "the owner of the database"), paths.run)
-    archive, dump = source_archive(job, paths, "postgresql")
     try:
         state, content = owner.state(), owner.content()
     except ClientFailed as error:
         raise JobFailed("ServerUnreachable", f"The server cannot be read: {error}.") from None
-    require_fitting(dump, state.major, state.version)
-    require_empty(server.database, content.objects)
-    with archive.read(dump) as (found, stream):
-        accounts = parse_accounts(found)
-        listed = _list(owner, stream)
-    problems: list[str] = []
-    if (login := administrator_login(server)) is not None:
-        problems += _create_roles(PostgreSQLClient(server, login, paths.run), accounts)
-    log(f"restoring dump {dump.id} of PostgreSQL {dump.info.version}")
+    login = administrator_login(server)
+    administrator = None if login is None else PostgreSQLClient(server, login, paths.run)
+    target = _Target(owner, administrator, content, paths.run)
+    if not target.is_committed:
+        require_empty(server.database, content.objects)
+    source = imported_source(job, paths, owner) if is_import(job) else stored_source(job, paths, "postgresql")
+    require_fitting(source, state.major, state.version)
+    log(f"restoring {source.name} of PostgreSQL {source.version}")
     try:
-        _restore(owner, archive, dump, _write(paths.run / "objects", objects(listed, content)))
-        problems += _grant(owner, archive, dump, _write(paths.run / "grants", grants(listed)), accounts)
+        problems = _load(target, source)
+        owner.script().run(f"DROP SCHEMA IF EXISTS {quoted(MARKER)};\n")
     except ClientFailed as error:
-        raise JobFailed("RestoreFailed", f"The dump cannot be restored: {error}.") from None
+        raise JobFailed("RestoreFailed", f"{source.name} cannot be restored: {error}.") from None
     warning = {"warning": _describe(problems)} if problems else {}
-    return {"restore": {"backup": dump.id, "version": dump.info.version, **warning}}
+    return {"restore": {**source.result, **warning}}
 
 
-def require_fitting(dump: StoredDump, major: int, version: str) -> None:
-    """Reject a dump of a newer server. Raises JobRefused."""
-    if int(dump.info.version.split(".")[0]) > major:
+def require_fitting(source: DumpSource, major: int, version: str) -> None:
+    """Reject a newer source. Raises JobRefused."""
+    if int(source.version.split(".")[0]) > major:
         raise JobRefused(
             "SourceMismatch",
-            f"Dump {dump.id} is of PostgreSQL {dump.info.version}, and the server has {version}. Use a newer server.",
+            f"{source.name} is of PostgreSQL {source.version}, and the server has {version}. Use a newer server.",
         )
 
 
@@ -114,24 +139,37 @@ def _write(path: Path, lines: Sequence[str]) -> Path:
     return path
 
 
-def _restore(client: PostgreSQLClient, archive: DumpArchive, dump: StoredDump, entries: Path) -> None:
-    """Restore objects and rows in one transaction. It is committed once the whole dump was read."""
-    with client.script().sink() as write:
-        write(b"BEGIN;\n")
-        with (
-            archive.read(dump) as (_, stream),
-            client.restore_sql(entries, "--no-acl").fed(stream) as sql,
-        ):
-            write(_NEWER_PARAMETER.sub(b"", sql.read(_PARAMETERS_BYTES)))
-            while chunk := sql.read(_CHUNK_BYTES):
-                write(chunk)
-        write(b"COMMIT;\n")
+def _load(target: _Target, source: DumpSource) -> list[str]:
+    """Restore roles, objects and grants. Return the errors of roles and grants. Raises ClientFailed."""
+    problems: list[str] = []
+    write: Callable[[bytes], object] | None = None
+    with ExitStack() as transaction:
+        with source.read() as (found, stream):
+            accounts, start = parse_accounts(found), Recorder(stream)
+            listed = _list(target.owner, io.BufferedReader(start))
+            if target.administrator is not None:
+                problems += _create_roles(target.administrator, accounts)
+            if not target.is_committed:
+                entries = _write(target.run / "objects", objects(listed, target.content))
+                write = transaction.enter_context(target.owner.script().sink())
+                write(f"BEGIN;\nCREATE SCHEMA {quoted(MARKER)};\n".encode())
+                with target.owner.restore_sql(entries, "--no-acl").fed(followed_by(start.data, stream)) as sql:
+                    write(_NEWER_PARAMETER.sub(b"", sql.read(_PARAMETERS_BYTES)))
+                    while chunk := sql.read(_CHUNK_BYTES):
+                        write(chunk)
+        if write is not None:
+            # The whole dump was read.
+            write(b"COMMIT;\n")
+    entries = _write(target.run / "grants", grants(listed))
+    return problems + _grant(target.owner, start.data, entries, accounts)
 
 
-def _grant(
-    client: PostgreSQLClient, archive: DumpArchive, dump: StoredDump, entries: Path, accounts: Accounts
-) -> list[str]:
-    """Restore grants, each on its own. Return the errors."""
+def _grant(client: PostgreSQLClient, start: bytes, entries: Path, accounts: Accounts) -> list[str]:
+    """Restore grants, each on its own. Return the errors.
+
+    Args:
+        start: of the dump, with its table of contents, which has all grants.
+    """
     database = quoted(client.server.database)
     statements = [
         f"GRANT {privilege} ON DATABASE {database} TO {quoted(grantee)}{' WITH GRANT OPTION' if option else ''};\n"
@@ -140,7 +178,7 @@ def _grant(
     ]
     text = "".join(statements)
     if entries.read_text():
-        with archive.read(dump) as (_, stream), client.restore_sql(entries).fed(stream) as sql:
+        with client.restore_sql(entries).fed(io.BytesIO(start)) as sql:
             text += _NEWER_PARAMETER.sub(b"", sql.read(_MAX_LIST_BYTES)).decode(errors="replace")
     return _errors(client.script(stop=False), text)
 

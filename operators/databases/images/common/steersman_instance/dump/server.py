@@ -55,11 +55,15 @@ class Login:
         return f"Login({self.username!r})"
 
 
-def read_server(job: JobFields, files: Path) -> ServerAddress:
-    """Return the server of job.json. Raises JobRefused."""
-    fields = job.part("server")
+def read_server(job: JobFields, files: Path, part: str = "server") -> ServerAddress:
+    """Return the server of job.json. Raises JobRefused.
+
+    Args:
+        part: member of job.json.
+    """
+    fields = job.part(part)
     if fields is None:
-        raise JobRefused("InvalidJob", "job.json: server must be an object.")
+        raise JobRefused("InvalidJob", f"job.json: {part} must be an object.")
     return ServerAddress(
         host=fields.text("host"),
         port=fields.number("port", 1, 65535),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from steersman.api.apply import core
 from steersman.meta import ObjectKey
 from steersman_databases.api import Database
+from steersman_databases.api.import_source import ImportSettings
 from steersman_databases.api.references import ServerReference, ServerTls, TlsMode
 from steersman_databases.core.database_naming import DatabaseNames
 from steersman_databases.engines.naming import OPERATOR_ROLE, ClusterNames
@@ -37,7 +38,7 @@ class JobConnection:
     files: tuple[core.VolumeProjection, ...] = ()
 
     def document(self) -> Mapping[str, object]:
-        """The member ``server`` of ``job.json``."""
+        """The member ``server`` or ``source`` of ``job.json``."""
         return {
             "host": self.host,
             "port": self.port,
@@ -57,8 +58,7 @@ def connection_of(database: Database) -> JobConnection:
     if reference is not None:
         return _of_server(database, reference)
     cluster = database.spec.cluster_ref
-    assert cluster is not None
-    key = ObjectKey(cluster.namespace or namespace, cluster.name)
+    key = database.key if cluster is None else ObjectKey(cluster.namespace or namespace, cluster.name)
     names = ClusterNames(key)
     host = f"{names.service('rw').name}.{key.namespace}.svc"
     port = _PORTS[database.engine]
@@ -76,6 +76,21 @@ def connection_of(database: Database) -> JobConnection:
     )
 
 
+def import_connection(database: Database, source: ImportSettings) -> JobConnection:
+    """Return the connection to the source of an import."""
+    account = source.credentials
+    return JobConnection(
+        host=source.host,
+        port=source.port or _PORTS[database.engine],
+        database=source.database_name or database.database_name,
+        tls=source.tls.mode,
+        files=(
+            _secret(account.name, _entry(account.username_key, "username"), _entry(account.password_key, "password")),
+            *_tls_files(source.tls),
+        ),
+    )
+
+
 def owner_files(database: Database) -> core.Volume:
     """Return the volume ``owner`` with the account of the database's owner."""
     items = [_entry("username", "username"), _entry("password", "password")]
@@ -84,10 +99,10 @@ def owner_files(database: Database) -> core.Volume:
     return core.Volume(name="owner", secret=source)
 
 
-def server_files(connection: JobConnection) -> core.Volume:
-    """Return the volume ``server`` with the files of a connection."""
+def server_files(connection: JobConnection, name: str = "server") -> core.Volume:
+    """Return the volume with the files of a connection."""
     source = core.ProjectedVolumeSource(default_mode=_MODE, sources=list(connection.files))
-    return core.Volume(name="server", projected=source)
+    return core.Volume(name=name, projected=source)
 
 
 def _of_server(database: Database, reference: ServerReference) -> JobConnection:

@@ -66,8 +66,8 @@ def not_recovered(recovered: Condition) -> DatabaseOutcome:
 
 
 def is_restored(database: Database) -> bool:
-    """Return True if the declared dump was restored, or none is declared."""
-    if database.spec.bootstrap is None or database.makes_cluster:
+    """Return True if the first data are complete, or none are declared."""
+    if not database.restores_dump:
         return True
     found = find_condition(database.status.conditions, RECOVERED)
     return found is not None and found.status == "True"

@@ -1,14 +1,16 @@
-"""Restore of a dump into the empty database of a new ``Database``.
+"""Restore of a dump or running server into a new ``Database``.
 
-The condition ``Recovered`` remembers a completed restore. Its Job is the progress: a crash of the operator repeats
+The condition ``Recovered`` remembers that it is complete. Its Job is the progress: a crash of the operator repeats
 nothing that the server has committed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import cast
 
+from steersman.api.apply import batch
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
 from steersman.cache import CachedClient
@@ -17,6 +19,7 @@ from steersman.errors import AlreadyExists, ApiError
 from steersman.meta import ObjectKey
 from steersman_databases.api import Backup, BackupStore, Database
 from steersman_databases.api.backup_common import RecoverySettings
+from steersman_databases.api.import_source import ImportSettings
 from steersman_databases.cluster.executor import CLUSTER_INDEX
 from steersman_databases.cluster.status.pod_problems import problem_of
 from steersman_databases.cluster.status.pod_rejections import find_pod_rejection
@@ -25,11 +28,16 @@ from steersman_databases.core.cached_reads import get_cached_or_live, get_live
 from steersman_databases.core.database_naming import DatabaseNames
 from steersman_databases.features.backup.model import Condition
 from steersman_databases.features.backup.queries import controls
-from steersman_databases.features.backup.specs import JobResult, config_map_of, job_state, result_of
+from steersman_databases.features.backup.specs import JobPlan, JobResult, config_map_of, job_state, result_of
 from steersman_databases.features.backup_store.access import StoreProblem
 from steersman_databases.features.backup_store.model import find_store, store_document
 from steersman_databases.features.backup_store.secret_reader import SecretReader
-from steersman_databases.features.dump.connection import NotConnectable, connection_of
+from steersman_databases.features.dump.connection import (
+    JobConnection,
+    NotConnectable,
+    connection_of,
+    import_connection,
+)
 from steersman_databases.features.dump.report import RECOVERED, is_restored
 from steersman_databases.features.dump.specs import dump_labels, load_job, load_plan, store_secret
 
@@ -43,7 +51,7 @@ class DumpSourceUnavailable(Exception):
 
 
 class RestoreStage:
-    """Restores dumps into databases. One for a controller.
+    """Restores dumps and imports servers into databases. One for a controller.
 
     Args:
         secrets: reads the Secrets of object stores.
@@ -58,9 +66,9 @@ class RestoreStage:
         """Advance the restore by one step, once database and owner exist.
 
         Returns:
-            The condition ``Recovered``; None if no restore is declared.
+            The condition ``Recovered``; None if neither restore nor import is declared.
         """
-        if database.spec.bootstrap is None or database.makes_cluster:
+        if not database.restores_dump:
             return None
         if is_restored(database):
             await self._clean_up(database)
@@ -69,12 +77,12 @@ class RestoreStage:
         key = DatabaseNames(database.key).restore_job
         job = await get_cached_or_live(self._client, Job, key)
         if job is None:
-            return await self._start(database, database.spec.bootstrap.recovery)
+            return await self._start(database)
         if not controls(database, job):
             return False, "NameConflict", f"Job {key.name} exists and does not belong to this Database"
         return await self._follow(database, job)
 
-    async def _start(self, database: Database, settings: RecoverySettings) -> Condition:
+    async def _start(self, database: Database) -> Condition:
         key = DatabaseNames(database.key).restore_job
         for kind in (ConfigMap, Secret):
             present = await get_cached_or_live(self._client, kind, key)
@@ -82,26 +90,44 @@ class RestoreStage:
                 name = kind.api_resource.kind
                 return False, "NameConflict", f"{name} {key.name} exists and does not belong to this Database"
         try:
-            store, path, backup_id = await self._source(database, settings)
-            document = await store_document(self._secrets, store, engine=database.engine, path=path, cluster_uid="")
             connection = connection_of(database)
+            if (settings := database.import_settings) is not None:
+                source = import_connection(database, settings)
+                plan = load_plan(database, connection, source=source)
+                return await self._create(database, plan, load_job(database, plan, connection, source))
+            return await self._start_restore(database, connection)
         except (DumpSourceUnavailable, StoreProblem) as unavailable:
             return False, unavailable.reason, str(unavailable)
         except NotConnectable as error:
             return False, "ReferenceNotPermitted", str(error)
-        plan, labels = load_plan(database, connection, backup_id), dump_labels(database)
+
+    async def _start_restore(self, database: Database, connection: JobConnection) -> Condition:
+        """Start the restore of a dump. Raises as `_source`."""
+        settings = None if database.spec.bootstrap is None else database.spec.bootstrap.recovery
+        assert settings is not None
+        store, path, backup_id = await self._source(database, settings)
+        document = await store_document(self._secrets, store, engine=database.engine, path=path, cluster_uid="")
+        plan = load_plan(database, connection, backup_id)
+        return await self._create(database, plan, load_job(database, plan, connection), document)
+
+    async def _create(
+        self, database: Database, plan: JobPlan, job: batch.Job, store: Mapping[str, object] | None = None
+    ) -> Condition:
+        """Create the Job, its ConfigMap and, with `store`, the store's Secret."""
+        name, labels = plan.key.name, dump_labels(database)
         try:
-            await self._client.apply(store_secret(key, labels, document), owner=database)
+            if store is not None:
+                await self._client.apply(store_secret(plan.key, labels, store), owner=database)
             await self._client.apply(config_map_of(plan, labels), owner=database)
             with suppress(AlreadyExists):
                 # Not applied: nothing of a Job can be changed.
-                await self._client.create(load_job(database, plan, connection), owner=database)
-                self._events.normal(database, "Created", f"created Job {key.name}")
+                await self._client.create(job, owner=database)
+                self._events.normal(database, "Created", f"created Job {name}")
         except ApiError as error:
             if not is_rejection(error):
                 raise
             return False, "PodRejected", f"the API server rejects the Job: {error}"
-        return None, "Recovering", f"Job {key.name} restores the dump from {path}"
+        return None, "Recovering", f"Job {name} {_progress(database)}"
 
     async def _follow(self, database: Database, job: Job) -> Condition:
         name, state = job.metadata.name, job_state(job)
@@ -109,14 +135,14 @@ class RestoreStage:
         pods = [pod for pod in found if controls(job, pod)]
         result = result_of(job, pods)
         if state == "Complete":
-            return True, "RecoveryCompleted", _summary(result)
+            return True, "RecoveryCompleted", _summary(database, result)
         if state == "Failed":
             return False, "RecoveryFailed", f"Job {name}: {_failure(result)}. To try again, delete Job {name}"
         if (problem := next((p for pod in pods if (p := problem_of(pod)) is not None), None)) is not None:
             return None, "Recovering", f"Job {name} cannot run: {problem.message}"
         if not pods and (rejection := await find_pod_rejection(self._client.live, job)) is not None:
             return None, "Recovering", f"Job {name} cannot run: {rejection.problem.message}"
-        return None, "Recovering", f"Job {name} restores the dump"
+        return None, "Recovering", f"Job {name} {_progress(database)}"
 
     async def _source(self, database: Database, settings: RecoverySettings) -> tuple[BackupStore, str, str | None]:
         """Return store, path and id of the dump. None as id is the last one.
@@ -171,10 +197,21 @@ def _failure(result: JobResult | None) -> str:
     return f"{result.reason}: {message}" if result.reason else message
 
 
-def _summary(result: JobResult | None) -> str:
+def _progress(database: Database) -> str:
+    source = database.import_settings
+    return "restores the dump" if source is None else f"imports {_name_of(database, source)}"
+
+
+def _name_of(database: Database, source: ImportSettings) -> str:
+    return f"database {source.database_name or database.database_name} of {source.host}"
+
+
+def _summary(database: Database, result: JobResult | None) -> str:
     found = None if result is None else result.document.get("restore")
-    if not isinstance(found, dict):
-        return "the dump was restored"
-    restored = cast("dict[str, object]", found)
-    text = f"dump {restored.get('backup', '')} was restored"
+    restored = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    source = database.import_settings
+    if source is not None:
+        text = f"{_name_of(database, source)} was imported"
+    else:
+        text = f"dump {restored.get('backup', '')} was restored" if restored else "the dump was restored"
     return f"{text}. {restored['warning']}" if "warning" in restored else text

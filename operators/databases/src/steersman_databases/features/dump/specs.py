@@ -30,6 +30,7 @@ STORE_KEY = "store.json"
 _SERVER_MOUNT = "/etc/steersman/server"
 _OWNER_MOUNT = "/etc/steersman/owner"
 _SOURCE_MOUNT = "/etc/steersman/source"
+_IMPORT_MOUNT = "/etc/steersman/import"
 _DEADLINE_SECONDS = 24 * 3600
 _COMPONENT = "dump"
 
@@ -90,17 +91,21 @@ def dump_plan(
     )
 
 
-def load_plan(database: Database, connection: JobConnection, backup_id: str | None) -> JobPlan:
-    """The plan of a restore.
+def load_plan(
+    database: Database, connection: JobConnection, backup_id: str | None = None, source: JobConnection | None = None
+) -> JobPlan:
+    """The plan of a restore or import.
 
     Args:
-        backup_id: the dump. None is the last one of the source.
+        backup_id: the dump. None is the last one of the store.
+        source: server to import from. None restores a dump of a store.
     """
     document: Mapping[str, object] = {
         "format": 1,
         "engine": database.engine,
         "server": connection.document(),
         **({} if backup_id is None else {"backup_id": backup_id}),
+        **({} if source is None else {"source": source.document()}),
     }
     return JobPlan(
         key=DatabaseNames(database.key).restore_job,
@@ -119,10 +124,13 @@ def dump_job(database: Database, plan: JobPlan, connection: JobConnection) -> ba
     return _job(database, plan, {"store": (STORE_MOUNT, store), "server": (_SERVER_MOUNT, server_files(connection))})
 
 
-def load_job(database: Database, plan: JobPlan, connection: JobConnection) -> batch.Job:
+def load_job(
+    database: Database, plan: JobPlan, connection: JobConnection, source: JobConnection | None = None
+) -> batch.Job:
     """The Job of `load_plan`, without an owner."""
+    store = (_SOURCE_MOUNT, secret_volume("source", plan.key))
     volumes = {
-        "source": (_SOURCE_MOUNT, secret_volume("source", plan.key)),
+        "source": store if source is None else (_IMPORT_MOUNT, server_files(source, "source")),
         "server": (_SERVER_MOUNT, server_files(connection)),
         "owner": (_OWNER_MOUNT, owner_files(database)),
     }

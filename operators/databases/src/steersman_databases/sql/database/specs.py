@@ -38,7 +38,8 @@ def dedicated_cluster(database: Database, storage: Quantity) -> DedicatedCluster
     spec = database.spec
     passed = {
         "backup": spec.backup,
-        "bootstrap": spec.bootstrap,
+        # The database of the new server is imported by a Job of the Database.
+        "bootstrap": None if database.import_settings is not None else spec.bootstrap,
         "resources": spec.resources,
         "monitoring": spec.monitoring,
         "maintenance": spec.maintenance,

@@ -56,35 +56,62 @@ class DumpJobs:
         """Run the Job of a restore and return its result."""
         return self.run("load", database, fields, owner)
 
+    def import_database(
+        self,
+        source: str,
+        target: str,
+        owner: SqlCredentials,
+        account: SqlCredentials,
+        changes: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Run the Job of an import from the same server and return its result.
+
+        Args:
+            account: of the source.
+            changes: other values of the source's address.
+        """
+        return self.run("load", target, {"source": {**self.address(source), **(changes or {})}}, owner, account)
+
+    def address(self, database: str) -> dict[str, Any]:
+        """Return a database of the server for job.json."""
+        return {"host": self.endpoint.host, "port": self.endpoint.port, "database": database, "tls": "Require"}
+
     def run(
-        self, program: str, database: str, fields: Mapping[str, Any], owner: SqlCredentials | None = None
+        self,
+        program: str,
+        database: str,
+        fields: Mapping[str, Any],
+        owner: SqlCredentials | None = None,
+        account: SqlCredentials | None = None,
     ) -> dict[str, Any]:
         """Run a Job in a new pod and return its result."""
         self.count += 1
         pod = self.directory / f"pod-{self.count}"
-        paths = self.mount(pod, owner)
-        server = {"host": self.endpoint.host, "port": self.endpoint.port, "database": database, "tls": "Require"}
-        document = {"format": 1, "engine": self.engine, "server": server, **fields}
+        paths = self.mount(pod, owner, account)
+        document = {"format": 1, "engine": self.engine, "server": self.address(database), **fields}
         (pod / "job.json").write_text(json.dumps(document))
         with preserved_process_state():
             jobs.main(program, ["--spec", str(pod / "job.json")], paths)
         self.require_private(pod / "run")
         return cast("dict[str, Any]", json.loads(paths.termination_log.read_text()))
 
-    def mount(self, pod: Path, owner: SqlCredentials | None) -> InstancePaths:
+    def mount(self, pod: Path, owner: SqlCredentials | None, account: SqlCredentials | None = None) -> InstancePaths:
         """Create the files of a pod."""
-        for name in ("store", "server", "owner", "run"):
+        for name in ("store", "server", "owner", "import", "run"):
             (pod / name).mkdir(parents=True)
         (pod / "store" / "store.json").write_text(json.dumps(self.document()))
         _write(pod / "server", self.administrator)
         if owner is not None:
             _write(pod / "owner", owner)
+        if account is not None:
+            _write(pod / "import", account)
         return InstancePaths(
             run=pod / "run",
             store_file=pod / "store" / "store.json",
             source_store_file=pod / "store" / "store.json",
             server=pod / "server",
             owner=pod / "owner",
+            import_source=pod / "import",
             termination_log=pod / "termination-log",
         )
 

@@ -71,6 +71,10 @@ def _recovery(**source: Any) -> Wire:
     return {"bootstrap": {"recovery": source}}
 
 
+def _import(**source: Any) -> Wire:
+    return {"bootstrap": {"import": {"host": "old.example.com", "credentials": {"name": "reader"}, **source}}}
+
+
 _TABLES: Wire = {"schema": "public", "tables": ["*"]}
 
 CREATED = {
@@ -586,6 +590,24 @@ CREATED = {
         {**_ON_CLUSTER, **_recovery(backup={"name": "nightly"})},
         {"owner": "clerk"},
         "owner cannot be set with bootstrap.recovery",
+    ),
+    "recovery-or-import": SchemaCase(
+        DATABASE,
+        {**_DEDICATED, **_import()},
+        _recovery(backup={"name": "nightly"}),
+        "exactly one of the fields in [recovery import]",
+    ),
+    "import-owner": SchemaCase(
+        DATABASE, {**_ON_CLUSTER, **_import()}, {"owner": "clerk"}, "owner cannot be set with bootstrap.import"
+    ),
+    "import-port": SchemaCase(
+        DATABASE, {**_ON_SERVER_REF, **_import(port=5433)}, _import(port=0), "port in body should be greater"
+    ),
+    "import-credentials": SchemaCase(
+        DATABASE,
+        {**_ON_CLUSTER, **_import(databaseName="old", tls={"mode": "VerifyCA"})},
+        _import(credentials={"name": "platform/reader"}),
+        "credentials.name in body should match",
     ),
     "grants-of-mysql": SchemaCase(USER, _on_mysql(tables=["t"]), _on_mysql(**_TABLES), "on a database or its tables"),
 }

@@ -134,6 +134,8 @@ class DumpHarness(UsersHarness):
     def _outcome(self, document: Mapping[str, Any]) -> dict[str, Any]:
         if self.refusal is not None:
             return {"ok": False, "reason": self.refusal[0], "message": self.refusal[1]}
+        if "source" in document:
+            return {"ok": True, "restore": {"version": "17.5"}}
         if "backup" not in document:
             dump_id = document.get("backup_id", self.dumps[-1] if self.dumps else "last")
             return {"ok": True, "restore": {"backup": dump_id, "version": "17.5"}}

@@ -8,7 +8,12 @@ import pytest
 
 from steersman.meta import decode_builtins, to_builtins
 from steersman_databases.api import Database
-from steersman_databases.features.dump.connection import NotConnectable, connection_of, server_files
+from steersman_databases.features.dump.connection import (
+    NotConnectable,
+    connection_of,
+    import_connection,
+    server_files,
+)
 
 
 def database(**spec: Any) -> Database:
@@ -65,3 +70,27 @@ def test_administrator_of_other_namespace_is_refused() -> None:
     server = {"host": "db.example.com", "administrator": {"name": "root", "namespace": "infra"}}
     with pytest.raises(NotConnectable, match="Create the Secret in namespace sales"):
         connection_of(database(engine="postgresql", serverRef=server))
+
+
+def test_import_connection_has_files_of_its_own() -> None:
+    source = {
+        "host": "old.example.com",
+        "databaseName": "legacy",
+        "credentials": {"name": "reader", "usernameKey": "login"},
+        "tls": {"ca": {"secretKeyRef": {"name": "authority", "key": "bundle"}}, "clientCertificate": "cert"},
+    }
+    found = database(engine="mysql", version="9.7", bootstrap={"import": source})
+    assert found.import_settings is not None
+    connection = import_connection(found, found.import_settings)
+    expected = {"host": "old.example.com", "port": 3306, "database": "legacy", "tls": "VerifyFull"}
+    assert connection.document() == {**expected, "administrator": ""}
+    volume: Any = to_builtins(server_files(connection, "source"))
+    assert volume["name"] == "source"
+    names = [each["secret"]["name"] for each in volume["projected"]["sources"]]
+    assert names == ["reader", "authority", "cert"]
+
+
+def test_import_of_own_server_connects_to_its_cluster() -> None:
+    source = {"host": "old.example.com", "credentials": {"name": "reader"}}
+    connection = connection_of(database(engine="postgresql", version="17", bootstrap={"import": source}))
+    assert (connection.host, connection.administrator) == ("shop-rw.sales.svc", "steersman_operator")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from database_support.unit.database_harness import CuttableTransport
@@ -9,7 +12,10 @@ from database_support.unit.dump_harness import HOURLY, DumpHarness
 from steersman.api.batch_v1 import Job
 from steersman_testing import virtual_time
 
-FROM_BACKUP = {"recovery": {"backup": {"name": "before"}}}
+SOURCES: Mapping[str, Mapping[str, Any]] = {
+    "dump": {"recovery": {"backup": {"name": "before"}}},
+    "server": {"import": {"host": "old.example.com", "credentials": {"name": "reader"}}},
+}
 PLACES = range(1, 41)
 
 
@@ -28,11 +34,12 @@ async def run_until_cut(world: DumpHarness, requests: int, *, lose_answer: bool)
 @virtual_time
 @pytest.mark.parametrize("lose_answer", [False, True])
 @pytest.mark.parametrize("place", PLACES)
-async def test_interrupted_operator_restores_and_dumps_once(place: int, lose_answer: bool) -> None:
+@pytest.mark.parametrize("source", SOURCES)
+async def test_interrupted_operator_restores_and_dumps_once(source: str, place: int, lose_answer: bool) -> None:
     world = DumpHarness()
     await world.create_store()
     await world.create_dump()
-    await world.database(bootstrap=FROM_BACKUP, backup=HOURLY)
+    await world.database(bootstrap=SOURCES[source], backup=HOURLY)
     started: set[str] = set()
     original = world.document
 
