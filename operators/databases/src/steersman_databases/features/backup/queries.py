@@ -128,7 +128,7 @@ async def start_job(
 ) -> str:
     """Create the Job of a plan, unless another one runs.
 
-    One worker calls this for all objects of a kind, so that no other Job is created between check and creation.
+    It is not called twice at once for a kind of objects: no other Job may be created between check and creation.
 
     Args:
         excluded: components of Jobs that must not run at the same time.

@@ -6,6 +6,7 @@ harmless. The finalizer stays as long as the server may have the account or an u
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
@@ -41,6 +42,7 @@ from steersman_databases.features.backup.queries import (
     controls,
     job_problem,
     pods_of,
+    running_job,
     start_job,
 )
 from steersman_databases.features.backup.specs import JobResult, job_state, result_of
@@ -78,6 +80,8 @@ class RestoreReconciler(RequestReconciler[Restore]):
         self._resolver = resolver
         self._servers = servers
         self._cluster_domain = cluster_domain
+        # No other Job may be created between check and creation, see `start_job`.
+        self._starting = asyncio.Lock()
 
     async def reconcile(self, request: Request) -> Result:
         restore = await self.client.get_or_none(Restore, request)
@@ -120,8 +124,10 @@ class RestoreReconciler(RequestReconciler[Restore]):
         pods = ready_instances(await self._pods(cluster))
         if blocker := self._blocker(restore, cluster, pods):
             return await self._wait(restore, blocker)
-        restore = await add_finalizer(self.client, restore, FINALIZER)
         declared = self._declare(cluster)
+        if running := await running_job(self.client, declared, ("restore",), self._key(restore)):
+            return await self._queue(restore, f"Job {running} runs first")
+        restore = await add_finalizer(self.client, restore, FINALIZER)
         target = model.copy_target(restore, await self._password(restore, declared))
         try:
             await self._copies(restore).prepare(await self._server(cluster), target)
@@ -138,8 +144,10 @@ class RestoreReconciler(RequestReconciler[Restore]):
         plan = restore_plan(declared, settings, restore, pods, backups)
         # It does not wait for backups, which may take hours: their retention removes nothing that a target within
         # the window needs.
-        if blocker := await start_job(self.client, restore, declared, plan, ("restore",)):
-            return await self._wait(restore, blocker)
+        async with self._starting:
+            blocker = await start_job(self.client, restore, declared, plan, ("restore",))
+        if blocker:
+            return await self._queue(restore, blocker)
         created = await get_cached_or_live(self.client, Job, plan.key)
         return self._requeue() if created is None else await self._follow(restore, cluster, created)
 
@@ -203,6 +211,10 @@ class RestoreReconciler(RequestReconciler[Restore]):
             if cluster is None or cluster.metadata.deletion_timestamp is not None:
                 return await self._fail(restore, "NotStarted", message)
             return await self._discard_and_fail(restore, cluster, "NotStarted", message)
+        return await self._queue(restore, blocker)
+
+    async def _queue(self, restore: Restore, blocker: str) -> Result:
+        """Wait without a deadline."""
         await self._report(restore, Progress("Pending", "Waiting", blocker))
         return self._requeue()
 

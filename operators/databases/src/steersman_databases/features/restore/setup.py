@@ -9,6 +9,7 @@ from steersman.api.core_v1 import ConfigMap, Event, Namespace, Pod, Secret
 from steersman.controller import ReconcilerContext, annotations_changed, any_of, generation_changed
 from steersman.manager import Manager
 from steersman_databases.api import Backup, MySQLCluster, PostgreSQLCluster, Restore
+from steersman_databases.core.outcome import MAX_CONCURRENT_RECONCILES
 from steersman_databases.engines.mysql.sql.restore_account import COPIES as MYSQL
 from steersman_databases.engines.postgresql.sql.restore_account import COPIES as POSTGRESQL
 from steersman_databases.engines.sql.restore_account import CopyServer
@@ -48,8 +49,7 @@ def setup_restores(
         .needs(PostgreSQLCluster, "get", "list", "watch")
         .needs(MySQLCluster, "get", "list", "watch")
         .needs(Event, "list")
-        # One at a time: a Job starts only if no other one of its cluster runs, see `start_job`.
-        .max_concurrent_reconciles(1)
+        .max_concurrent_reconciles(MAX_CONCURRENT_RECONCILES)
         .max_retry_delay(30.0)
         .complete(reconciler)
     )
