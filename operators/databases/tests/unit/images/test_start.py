@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from database_support.unit.image_script import script
+from database_support.unit.image_script import IMAGES, script
 
 start = script("postgresql", "start")
 
@@ -328,3 +329,10 @@ def test_watcher_is_restarted_after_any_exit(tmp_path: Path) -> None:
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "COUNT": str(count)}
     subprocess.run(start.WATCH, env=environment, check=True, timeout=20, stderr=subprocess.DEVNULL)
     assert len(count.read_text().splitlines()) == 3
+
+
+def test_installed_programs_are_executable() -> None:
+    recipe = (IMAGES / "postgresql/Containerfile").read_text()
+    programs = re.findall(r"^COPY (\S+) /usr/local/bin/", recipe, re.MULTILINE)
+    assert "postgresql/watchdog.py" in programs
+    assert [program for program in programs if not os.access(IMAGES / program, os.X_OK)] == []
