@@ -17,23 +17,23 @@ from database_support.e2e.engines import EngineCommands
 pytestmark = [pytest.mark.xdist_group("hung-patroni"), pytest.mark.timeout(900)]
 
 
-def host_process(pod_uid: str, program: str) -> int:
-    """Return the first process of a container in the host's numbers, which alone can stop it."""
+def patroni_process(pod_uid: str) -> int:
+    """Return Patroni's process in the host's numbers. In a container it is a child of process 1, which only reaps."""
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
-            inner = next(line.split() for line in status.read_text().splitlines() if line.startswith("NSpid:"))[-1]
+            numbers = next(line.split() for line in status.read_text().splitlines() if line.startswith("NSpid:"))
             command = status.with_name("cmdline").read_bytes()
             groups = status.with_name("cgroup").read_text().replace("_", "-")
         except (OSError, StopIteration):
             continue
-        if inner == "1" and program.encode() in command and pod_uid in groups:
+        if numbers[-1] != "1" and b"/usr/bin/patroni" in command and pod_uid in groups:
             return int(status.parent.name)
-    raise LookupError(f"pod {pod_uid} has no {program}")
+    raise LookupError(f"pod {pod_uid} has no Patroni")
 
 
 @contextmanager
 def patroni_stopped(cluster: ClusterUnderTest, instance: str) -> Generator[None]:
-    process = host_process(cluster.pod(instance)["metadata"]["uid"], "patroni")
+    process = patroni_process(cluster.pod(instance)["metadata"]["uid"])
     os.kill(process, signal.SIGSTOP)
     try:
         yield
