@@ -6,10 +6,9 @@ import pytest
 
 from database_support.unit.cluster_harness import KEY, ClusterHarness
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Secret
-from steersman.meta import FrozenDict, ObjectKey, ObjectMeta
+from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
 from steersman_databases.core.cached_data import MAX_UNOWNED_BYTES
 from steersman_databases.core.database_naming import MANAGED_BY
-from steersman_databases.specs.data_secrets import owned_by
 from steersman_testing import virtual_time
 
 SIZES = {"small": MAX_UNOWNED_BYTES, "large": MAX_UNOWNED_BYTES + 1, "owned": MAX_UNOWNED_BYTES + 1}
@@ -23,12 +22,14 @@ async def test_large_unowned_data_are_not_cached(kind: type[ConfigMap] | type[Se
         await world.create()
         await world.ready()
         volume = world.server.read_all(PersistentVolumeClaim)[0]
+        name, uid = volume.metadata.name, volume.metadata.uid
+        owners = (OwnerReference(api_version="v1", kind="PersistentVolumeClaim", name=name, uid=uid),)
         for name, size in SIZES.items():
             metadata = ObjectMeta(
                 name=name,
                 namespace=KEY.namespace,
                 labels=FrozenDict({"app.kubernetes.io/managed-by": MANAGED_BY}),
-                owner_references=(owned_by(volume),) if name == "owned" else (),
+                owner_references=owners if name == "owned" else (),
             )
             data = {"content": b"x" * size}
             texts = {"content": "x" * size}
