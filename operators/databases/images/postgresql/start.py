@@ -296,8 +296,10 @@ def clear_unfinished() -> None:
 def start_watchdog() -> None:
     """Make the watchdog device and start the program that serves it.
 
-    Patroni inherits an open end, so that it never waits for a reader.
+    Patroni inherits an open end, so that it never waits for a reader. So it would lead without the program, which is
+    tried first.
     """
+    subprocess.run(["steersman-watchdog", "check"], check=True)
     WATCHDOG_DEVICE.unlink(missing_ok=True)
     os.mkfifo(WATCHDOG_DEVICE)
     os.set_inheritable(os.open(WATCHDOG_DEVICE, os.O_RDWR), True)

@@ -1,6 +1,8 @@
 #!/usr/bin/python3 -I
 """steersman-watchdog: ends PostgreSQL before a Patroni that hangs loses its lock.
 
+`steersman-watchdog check` only shows that it can run.
+
 It runs for the container's life and serves the watchdog device of Patroni, which is a named pipe. Patroni activates
 it while it leads, and writes to it each time that it has renewed the lock. When nothing came for the timeout, each
 process of the server is killed, so that a server without a lock acknowledges nothing.
@@ -53,15 +55,13 @@ class Timer:
 def servers(data: Path) -> Iterator[int]:
     """Yield all processes of the server with these data.
 
-    Each of them works in the directory of the data, and most lead a session of their own.
+    Each of them works in the directory of the data, and most lead a session of their own. The volume is not read,
+    because it may hang.
     """
     for entry in PROCESSES.iterdir():
         try:
-            if (
-                entry.name.isdigit()
-                and (entry / "comm").read_text() == "postgres\n"
-                and (entry / "cwd").samefile(data)
-            ):
+            is_server = entry.name.isdigit() and (entry / "comm").read_bytes() == b"postgres\n"
+            if is_server and (entry / "cwd").readlink() == data:
                 yield int(entry.name)
         except OSError:
             continue  # It has ended, or belongs to another user.
@@ -101,5 +101,5 @@ def main(path: Path = DEVICE, data: Path = DATA) -> None:
             timer.receive(os.read(device, 4096), clock())
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1:] != ["check"]:
     main()

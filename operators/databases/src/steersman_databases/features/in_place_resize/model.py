@@ -40,12 +40,14 @@ class ResizeRecord(msgspec.Struct, frozen=True, kw_only=True):
         requested_at: time of the last request.
         refusal: why the API server refused it, or "".
         is_final: another request for this pod would be refused as well.
+        first_requested_at: time of the first request with this target, if there were several.
     """
 
     target: str
     requested_at: Annotated[datetime, msgspec.Meta(tz=True)]
     refusal: str = ""
     is_final: bool = False
+    first_requested_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,10 @@ def decide(cluster: DeclaredCluster, image: str, instance: Instance, now: dateti
     if record.is_final:
         return Resize("Recreate", record.refusal)
     if not has_declared_resources(cluster, pod):
-        return Resize("Request", record.refusal)
+        # A LimitRange or a webhook completes the resources at each request.
+        is_changed = not record.refusal and now - (record.first_requested_at or record.requested_at) > _TIMEOUT
+        message = "the API server accepts other resources"
+        return Resize("Recreate", message) if is_changed else Resize("Request", record.refusal)
     return _progress(pod, record, now)
 
 

@@ -63,7 +63,10 @@ class PodResizer:
         record, now = record_of(pod), self._context.clock.now()
         if record is not None and record.target == target and now - record.requested_at < RETRY_AFTER:
             return
-        record = ResizeRecord(target=target, requested_at=now, refusal=last_refusal)
+        first = None
+        if record is not None and record.target == target:
+            first = record.first_requested_at or record.requested_at
+        record = ResizeRecord(target=target, requested_at=now, refusal=last_refusal, first_requested_at=first)
         await self._record(pod, record)
         declared = self._context.declared
         if has_declared_resources(declared, pod):

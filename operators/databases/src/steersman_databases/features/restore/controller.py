@@ -132,9 +132,9 @@ class RestoreReconciler(RequestReconciler[Restore]):
         try:
             await self._copies(restore).prepare(await self._server(cluster), target)
         except CopyNameTaken as error:
-            return await self._fail(restore, "NameConflict", str(error))
+            return await self._discard_and_fail(restore, cluster, "NameConflict", str(error))
         except CopyDatabaseMissing as error:
-            return await self._fail(restore, "DatabaseNotFound", str(error))
+            return await self._discard_and_fail(restore, cluster, "DatabaseNotFound", str(error))
         except (EngineError, ServerNotResolved) as error:
             return await self._wait(restore, str(error))
         settings = cluster.spec.backup

@@ -32,6 +32,10 @@ _DATABASE_QUERY = """
 _SCHEMA_QUERY = """
     SELECT pg_catalog.pg_get_userbyid(nspowner) FROM pg_catalog.pg_namespace WHERE nspname = %s
 """
+_SCHEMAS_QUERY = """
+    SELECT nspname FROM pg_catalog.pg_namespace
+    WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' AND pg_catalog.has_schema_privilege(%s, oid, 'USAGE')
+"""
 _SUPERUSER_QUERY = "SELECT rolname FROM pg_catalog.pg_roles WHERE oid = 10"
 _TABLE_QUERY = """
     SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -70,7 +74,7 @@ async def _prepare_schema(server: DatabaseServer, target: CopyTarget) -> None:
         found = await session.rows("inspecting the database", _DATABASE_QUERY, target.database)
     if not found:
         raise CopyDatabaseMissing(target.database)
-    owner, is_superuser = found[0]
+    owner = found[0][0]
     async with _session(server, target.database) as session:
         present = await session.rows("inspecting the copy", _SCHEMA_QUERY, target.into)
         if present and present[0][0] != target.account.username:
@@ -78,9 +82,11 @@ async def _prepare_schema(server: DatabaseServer, target: CopyTarget) -> None:
         await _create_account(session, target, "NOCREATEDB")
         grant = sql.SQL("GRANT CONNECT, CREATE ON DATABASE {} TO {}")
         await session.run("granting", grant.format(sql.Identifier(target.database), account))
-        if not is_superuser:
-            # Types and functions of the tables may be in schemas that only the owner can use.
-            await session.run("granting", sql.SQL("GRANT {} TO {}").format(sql.Identifier(owner), account))
+        # Types and functions of the tables may be in schemas that only the owner can use. The account is no member of
+        # the owner: functions in constraints, which run while it copies rows, are anybody's.
+        for (schema,) in await session.rows("inspecting schemas", _SCHEMAS_QUERY, owner):
+            usage = sql.SQL("GRANT USAGE ON SCHEMA {} TO {}")
+            await session.run("granting", usage.format(sql.Identifier(schema), account))
 
 
 async def _create_account(session: PostgreSQLSession, target: CopyTarget, attribute: str) -> None:
