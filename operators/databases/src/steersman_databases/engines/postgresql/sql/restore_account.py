@@ -82,8 +82,8 @@ async def _prepare_schema(server: DatabaseServer, target: CopyTarget) -> None:
         await _create_account(session, target, "NOCREATEDB")
         grant = sql.SQL("GRANT CONNECT, CREATE ON DATABASE {} TO {}")
         await session.run("granting", grant.format(sql.Identifier(target.database), account))
-        # Types and functions of the tables may be in schemas that only the owner can use. The account is not a member of
-        # the owner: functions in constraints, which run while it copies rows, are anybody's.
+        # Types and functions of the tables may be in schemas that only the owner can use. A member of the owner would
+        # give its rights to functions in constraints, which any user may have written.
         for (schema,) in await session.rows("inspecting schemas", _SCHEMAS_QUERY, owner):
             usage = sql.SQL("GRANT USAGE ON SCHEMA {} TO {}")
             await session.run("granting", usage.format(sql.Identifier(schema), account))
