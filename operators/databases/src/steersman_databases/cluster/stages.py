@@ -188,7 +188,9 @@ class ClusterStages(Generic[C]):
         # First: a StatefulSet may be rejected, and clients must reach the primary nevertheless.
         await reconcile(context, self._engine_parts.ha_backend, state)
         await executors.executor.ensure(state)
-        await PodResizer(context).ensure(state)
+        resizer = PodResizer(context)
+        state = await resizer.refresh(state)
+        await resizer.ensure(state)
         step = await executors.major_upgrade.resume(state, conditions, awaiting_reload=report.awaiting_reload)
         if step is None:
             step = await executors.major_upgrade.start(

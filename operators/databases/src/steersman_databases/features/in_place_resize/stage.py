@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,7 +15,8 @@ from steersman.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound
 from steersman.meta import to_builtins
 from steersman_databases.cluster.rules.pod_hashes import restart_hash
 from steersman_databases.cluster.rules.rolling_update import resize_of, target_image
-from steersman_databases.cluster.state import RESTART_HASH, ClusterState
+from steersman_databases.cluster.state import RESTART_HASH, ClusterState, Instance
+from steersman_databases.core.cached_reads import get_live
 from steersman_databases.core.context import ClusterContext
 from steersman_databases.core.outcome import truncated
 from steersman_databases.features.in_place_resize.model import (
@@ -38,6 +40,22 @@ class PodResizer:
 
     def __init__(self, context: ClusterContext) -> None:
         self._context = context
+
+    async def refresh(self, state: ClusterState) -> ClusterState:
+        """Read the pods live whose resize seems to have failed.
+
+        A watch that lags behind shows a resize that has succeeded as one that takes too long.
+        """
+        return replace(state, instances=[await self._refreshed(state, instance) for instance in state.instances])
+
+    async def _refreshed(self, state: ClusterState, instance: Instance) -> Instance:
+        resize, record = resize_of(self._context.declared, state, instance), None
+        if instance.pod is not None:
+            record = record_of(instance.pod)
+        if resize is None or resize.step != "Recreate" or record is None or record.is_final:
+            return instance
+        live = await get_live(self._context.client, Pod, self._context.declared.names.pod(instance.ordinal))
+        return instance if live is None else replace(instance, pod=live)
 
     async def ensure(self, state: ClusterState) -> None:
         """Take the next step of each pod."""
