@@ -40,14 +40,14 @@ class ResizeRecord(msgspec.Struct, frozen=True, kw_only=True):
         requested_at: time of the last request.
         refusal: why the API server refused it, or "".
         is_final: another request for this pod would be refused as well.
-        first_requested_at: time of the first request with this target, if there were several.
+        repeated_since: time of the second request with this target.
     """
 
     target: str
     requested_at: Annotated[datetime, msgspec.Meta(tz=True)]
     refusal: str = ""
     is_final: bool = False
-    first_requested_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    repeated_since: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ def decide(cluster: DeclaredCluster, image: str, instance: Instance, now: dateti
         return Resize("Recreate", record.refusal)
     if not has_declared_resources(cluster, pod):
         # A LimitRange or a webhook completes the resources at each request.
-        is_changed = not record.refusal and now - (record.first_requested_at or record.requested_at) > _TIMEOUT
-        message = "the API server accepts other resources"
-        return Resize("Recreate", message) if is_changed else Resize("Request", record.refusal)
+        if not record.refusal and record.repeated_since is not None and now - record.repeated_since > _TIMEOUT:
+            return Resize("Recreate", "the API server accepts other resources")
+        return Resize("Request", record.refusal)
     return _progress(pod, record, now)
 
 

@@ -81,10 +81,8 @@ class PodResizer:
         record, now = record_of(pod), self._context.clock.now()
         if record is not None and record.target == target and now - record.requested_at < RETRY_AFTER:
             return
-        first = None
-        if record is not None and record.target == target:
-            first = record.first_requested_at or record.requested_at
-        record = ResizeRecord(target=target, requested_at=now, refusal=last_refusal, first_requested_at=first)
+        repeated = None if record is None or record.target != target else record.repeated_since or now
+        record = ResizeRecord(target=target, requested_at=now, refusal=last_refusal, repeated_since=repeated)
         await self._record(pod, record)
         declared = self._context.declared
         if has_declared_resources(declared, pod):
