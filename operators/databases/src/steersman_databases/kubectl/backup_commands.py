@@ -11,6 +11,7 @@ from steersman.meta import ObjectKey
 from steersman_databases.kubectl import backups, undrop
 from steersman_databases.kubectl.command import CommandContext, on_cluster, parse_moment, print_note
 from steersman_databases.kubectl.tables import print_table
+from steersman_databases.kubectl.waiting import wait_until_completed
 
 _Type = Annotated[
     Literal["Full", "Differential", "Incremental"],
@@ -45,7 +46,7 @@ def backup_command(
             created = await backups.request_dump(client, ObjectKey(namespace, database))
         else:
             created = await backups.request(client, ObjectKey(namespace, cluster), type_)
-        return backups.report(await backups.wait(client, created, timeout) if wait else created)
+        return backups.report(await wait_until_completed(client, created, timeout) if wait else created)
 
     found = place.run(work)
     outcome = "completed" if wait else "requested"
@@ -116,7 +117,7 @@ def undrop_command(
         moment = parse_moment("--before", before)
         created = await undrop.create(client, ObjectKey(namespace, cluster), only, moment, name, into)
         print_note(f"restore/{created.metadata.name} created")
-        found = await undrop.wait(client, created, timeout) if wait else created
+        found = await wait_until_completed(client, created, timeout) if wait else created
         shell = "mysql" if created.spec.cluster_ref.kind == "MySQLCluster" else "psql"
         return undrop.report(found), shell
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -16,11 +14,10 @@ from steersman_databases.api.backup import BackupClusterReference, BackupDatabas
 from steersman_databases.api.backup_common import BackupType
 from steersman_databases.core.sizes import format_bytes
 from steersman_databases.features.verification.model import VERIFIED, VERIFY_ANNOTATION
-from steersman_databases.kubectl.command import OperationRejected, print_note
+from steersman_databases.kubectl.command import OperationRejected
 from steersman_databases.kubectl.lookup import find_cluster
 from steersman_databases.kubectl.tables import plain_table
-
-_POLL_SECONDS = 1.0
+from steersman_databases.kubectl.waiting import wait_until_done
 
 
 class BackupReport(FrozenStruct):
@@ -73,30 +70,6 @@ async def _create(client: Client, source: Cluster | Database, spec: BackupSpec) 
     return await client.create(Backup(metadata=metadata, spec=spec))
 
 
-async def wait(client: Client, backup: Backup, seconds: float) -> Backup:
-    """Wait until a backup has completed, and print its progress.
-
-    Raises:
-        OperationRejected: it failed, or did not complete in time.
-    """
-    deadline, shown = time.monotonic() + seconds, ""
-    while True:
-        backup = await client.get(Backup, backup.key)
-        phase, message = backup.status.phase or "Pending", backup.status.message or ""
-        if phase == "Completed":
-            return backup
-        if phase == "Failed":
-            raise OperationRejected(f"backup {backup.metadata.name} failed: {message}")
-        if message != shown:
-            print_note(f"{phase}: {message}")
-            shown = message
-        if time.monotonic() > deadline:
-            raise OperationRejected(
-                f"backup {backup.metadata.name} has not completed within {seconds:.0f} s and continues: {message}"
-            )
-        await asyncio.sleep(_POLL_SECONDS)
-
-
 async def verify(client: Client, key: ObjectKey) -> Backup:
     """Request the verification of a completed ``Backup``.
 
@@ -120,23 +93,18 @@ async def wait_for_verification(client: Client, requested: Backup, seconds: floa
         OperationRejected: it was not verified, or not in time.
     """
     request, name = requested.metadata.annotations[VERIFY_ANNOTATION], requested.metadata.name
-    deadline, shown = time.monotonic() + seconds, ""
-    while True:
-        backup = await client.get(Backup, requested.key)
+
+    def progress(backup: Backup) -> tuple[str, str] | None:
         condition, found = find_condition(backup.status.conditions, VERIFIED), backup.status.verification
         message = "" if condition is None else condition.message
-        if condition is not None and found is not None and found.request == request:
-            if condition.status == "True":
-                return backup
+        if condition is None or found is None or found.request != request:
+            return "", message
+        if condition.status != "True":
             raise OperationRejected(f"backup {name} is not verified: {condition.reason}: {message}")
-        if message != shown:
-            print_note(message)
-            shown = message
-        if time.monotonic() > deadline:
-            raise OperationRejected(
-                f"backup {name} has no result within {seconds:.0f} s; the verification continues: {message}"
-            )
-        await asyncio.sleep(_POLL_SECONDS)
+        return None
+
+    unfinished = f"backup {name} has no result within {seconds:.0f} s; the verification continues"
+    return await wait_until_done(client, requested, progress, seconds, unfinished)
 
 
 async def load(client: Client, namespace: str, cluster: str) -> tuple[BackupReport, ...]:

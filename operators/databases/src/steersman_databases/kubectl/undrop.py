@@ -1,11 +1,9 @@
-"""Restores for ``kubectl steersman``: create, wait, show the copy."""
+"""Restores for ``kubectl steersman``: create one, show the copy."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shlex
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -15,10 +13,9 @@ from steersman_databases.api import Cluster, MySQLCluster, Restore, RestoreSpec
 from steersman_databases.api.backup_common import RecoveryTarget
 from steersman_databases.api.restore import RestoreClusterReference, RestoredTable, RestoreItem
 from steersman_databases.features.restore import model
-from steersman_databases.kubectl.command import OperationRejected, print_note, usage_error
+from steersman_databases.kubectl.command import OperationRejected, usage_error
 from steersman_databases.kubectl.lookup import find_cluster
 
-_POLL_SECONDS = 1.0
 _PART = re.compile(r'"(?:[^"]|"")+"|`(?:[^`]|``)+`|[^."`]+')
 
 _INSERT = "INSERT INTO {present} SELECT * FROM {copy} ON CONFLICT DO NOTHING;"
@@ -87,30 +84,6 @@ async def create(
     )
     metadata = ObjectMeta(name=name or f"{key.name}-undrop-{datetime.now(UTC):%Y%m%d%H%M%S}", namespace=key.namespace)
     return await client.create(Restore(metadata=metadata, spec=spec))
-
-
-async def wait(client: Client, restore: Restore, seconds: float) -> Restore:
-    """Wait until a restore has completed, and print its progress.
-
-    Raises:
-        OperationRejected: it failed, or did not complete in time.
-    """
-    deadline, shown, name = time.monotonic() + seconds, "", restore.metadata.name
-    while True:
-        restore = await client.get(Restore, restore.key)
-        phase, message = restore.status.phase or "Pending", restore.status.message or ""
-        if phase == "Completed":
-            return restore
-        if phase == "Failed":
-            raise OperationRejected(f"restore {name} failed: {message}")
-        if message != shown:
-            print_note(f"{phase}: {message}")
-            shown = message
-        if time.monotonic() > deadline:
-            raise OperationRejected(
-                f"restore {name} has not completed within {seconds:.0f} s and continues: {message}"
-            )
-        await asyncio.sleep(_POLL_SECONDS)
 
 
 def report(restore: Restore) -> UndropReport:

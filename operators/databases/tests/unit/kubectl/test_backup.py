@@ -13,7 +13,7 @@ from database_support.unit.plugin import GROUP, KEY, call, reached, server
 from steersman.client import Client, MergePatch
 from steersman.meta import to_builtins
 from steersman_databases.api import Backup, PostgreSQLCluster
-from steersman_databases.kubectl import backups
+from steersman_databases.kubectl import waiting
 from steersman_databases.kubectl.command import OperationRejected
 from steersman_testing import InMemoryApiServer
 
@@ -82,15 +82,15 @@ def test_ambiguous_arguments_are_rejected(server: InMemoryApiServer, arguments: 
 
 
 def test_end_of_a_backup_is_awaited(server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backups, "_POLL_SECONDS", 0)
+    monkeypatch.setattr(waiting, "POLL_SECONDS", 0)
     declare_backups(server)
     assert call("backup", "shop", "-n", "prod", "--no-wait").exit_code == 0
     created = only_backup(server)
 
     async def awaited(**status: Any) -> Backup:
-        waiting = asyncio.create_task(backups.wait(Client(server), created, 60))
+        task = asyncio.create_task(waiting.wait_until_completed(Client(server), created, 60))
         await set_status(server, created, **status)
-        return await waiting
+        return await task
 
     found = asyncio.run(awaited(phase="Completed", backupId="20261120-100000F"))
     assert found.status.backup_id == "20261120-100000F"
