@@ -49,10 +49,11 @@ class PodResizer:
         return replace(state, instances=[await self._refreshed(state, instance) for instance in state.instances])
 
     async def _refreshed(self, state: ClusterState, instance: Instance) -> Instance:
-        resize, record = resize_of(self._context.declared, state, instance), None
-        if instance.pod is not None:
-            record = record_of(instance.pod)
-        if resize is None or resize.step != "Recreate" or record is None or record.is_final:
+        record = None if instance.pod is None else record_of(instance.pod)
+        if record is None or record.is_final:
+            return instance
+        resize = resize_of(self._context.declared, state, instance)
+        if resize is None or resize.step != "Recreate":
             return instance
         live = await get_live(self._context.client, Pod, self._context.declared.names.pod(instance.ordinal))
         return instance if live is None else replace(instance, pod=live)
