@@ -12,9 +12,11 @@ import struct
 from collections.abc import Callable
 from types import TracebackType
 
+from steersman_databases.engines.errors import ServerUnreachable
+from steersman_databases.engines.server import ServerEndpoint
+
 MAX_RECEIVED_BYTES = 32 * 1024 * 1024
 """Several times the description of 100,000 tables."""
-TOO_MUCH_RECEIVED = f"the server sends more than {MAX_RECEIVED_BYTES // 1024**2} MiB for one statement,"
 _CHECK_SECONDS = 0.05
 # struct tcp_info of linux/tcp.h: tcpi_bytes_received.
 _BYTES_RECEIVED = struct.Struct("=128xQ")
@@ -28,6 +30,9 @@ class ReceiveLimit:
     Args:
         descriptor: of the TCP socket.
         abort: ends the connection.
+
+    Attributes:
+        exceeded: the connection was aborted.
     """
 
     def __init__(self, descriptor: int, abort: Callable[[], None]) -> None:
@@ -46,6 +51,11 @@ class ReceiveLimit:
     ) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+    def error(self, endpoint: ServerEndpoint, operation: str) -> ServerUnreachable:
+        """Return the error of an aborted statement."""
+        limit = f"{MAX_RECEIVED_BYTES // 1024**2} MiB"
+        return ServerUnreachable(endpoint, f"the server sends more than {limit} for one statement, while {operation}")
 
     def _schedule(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._check)

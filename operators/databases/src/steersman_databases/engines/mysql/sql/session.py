@@ -27,7 +27,7 @@ from steersman_databases.engines.errors import (
     SqlFailed,
 )
 from steersman_databases.engines.memfd import memory_file
-from steersman_databases.engines.receive_limit import TOO_MUCH_RECEIVED, ReceiveLimit
+from steersman_databases.engines.receive_limit import ReceiveLimit
 from steersman_databases.engines.server import DatabaseServer, Login, ServerEndpoint, TLSMode, Verification
 
 CONCURRENT_CHANGE_CODES = frozenset(
@@ -128,7 +128,6 @@ class MySQLSession:
         self._deadline = deadline
         self._broken = False
         self._rejected = False
-        self._sent_too_much = False
 
     @property
     def is_mariadb(self) -> bool:
@@ -215,20 +214,20 @@ class MySQLSession:
     @contextlib.asynccontextmanager
     async def _with_deadline(self, operation: str) -> AsyncGenerator[None]:
         """Enforce the deadline, and translate errors."""
-        done = False
+        done, limit = False, ReceiveLimit(_descriptor(self._connection), self.abort)
         try:
             async with asyncio.timeout_at(self._deadline):
-                with ReceiveLimit(_descriptor(self._connection), self._refuse_result):
+                with limit:
                     yield
             done = True
         except TimeoutError:
             raise ServerUnreachable(self._endpoint, f"no response in time while {operation}") from None
         except OSError as error:
-            if self._sent_too_much:
-                raise ServerUnreachable(self._endpoint, f"{TOO_MUCH_RECEIVED} while {operation}") from None
+            if limit.exceeded:
+                raise limit.error(self._endpoint, operation) from None
             raise ServerUnreachable(self._endpoint, f"while {operation}: {error}") from None
         except MySQLError as error:
-            failure = self._failure(operation, error)
+            failure = limit.error(self._endpoint, operation) if limit.exceeded else self._failure(operation, error)
             done = not isinstance(failure, ServerUnreachable)
             # New privileges on the whole server take effect at the next login.
             self._rejected = isinstance(failure, SqlFailed | ConcurrentChange)
@@ -237,14 +236,8 @@ class MySQLSession:
             # After an interruption the next packets could be taken for the response to another statement.
             self._broken = self._broken or not done
 
-    def _refuse_result(self) -> None:
-        self._sent_too_much = True
-        self.abort()
-
     def _failure(self, operation: str, error: MySQLError) -> Exception:
         number, message = _error_of(error)
-        if self._sent_too_much:
-            return ServerUnreachable(self._endpoint, f"{TOO_MUCH_RECEIVED} while {operation}")
         if number in EXPIRED_CODES:
             return LoginRejected(message, number)
         if number in LIMIT_CODES:

@@ -39,7 +39,7 @@ from steersman_databases.engines.errors import (
     SqlFailed,
 )
 from steersman_databases.engines.memfd import memory_file
-from steersman_databases.engines.receive_limit import TOO_MUCH_RECEIVED, ReceiveLimit
+from steersman_databases.engines.receive_limit import ReceiveLimit
 from steersman_databases.engines.server import DatabaseServer, Login, TLSMode, Verification
 
 CONCURRENT_CHANGE_CODES = frozenset(
@@ -106,9 +106,15 @@ class PostgreSQLSession:
         self._endpoint = server.endpoint
         self._connection = connection
         self._aborted = False
-        self._sent_too_much = False
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._limit = 0.0
+
+    @property
+    def _descriptor(self) -> int:
+        """Descriptor of the socket, or -1 if it is closed."""
+        with contextlib.suppress(psycopg.OperationalError):
+            return self._connection.pgconn.socket
+        return -1
 
     @property
     def usable(self) -> bool:
@@ -190,27 +196,24 @@ class PostgreSQLSession:
         with closed_already, socket.socket(fileno=os.dup(self._connection.pgconn.socket)) as duplicate:
             duplicate.shutdown(socket.SHUT_RDWR)
 
-    def _refuse_result(self) -> None:
-        self._sent_too_much = True
-        self.abort()
-
     async def _execute(
         self, operation: str, query: LiteralString | sql.Composed, values: tuple[object, ...] | None
     ) -> psycopg.AsyncCursor[TupleRow]:
+        limit = ReceiveLimit(self._descriptor, self.abort)
         execution = asyncio.ensure_future(self._connection.execute(query, values))
         try:
-            with ReceiveLimit(self._connection.pgconn.socket, self._refuse_result):
+            with limit:
                 return await asyncio.shield(execution)
         except asyncio.CancelledError:
             self.abort()
             await asyncio.gather(execution, return_exceptions=True)
             raise
         except psycopg.Error as error:
+            if limit.exceeded:
+                raise limit.error(self._endpoint, operation) from None
             raise self._failure(operation, error, is_read=values is not None) from None
 
     def _failure(self, operation: str, error: psycopg.Error, *, is_read: bool) -> Exception:
-        if self._sent_too_much:
-            return ServerUnreachable(self._endpoint, f"{TOO_MUCH_RECEIVED} while {operation}")
         cancelled = error.sqlstate == QUERY_CANCELED
         if self._aborted or (cancelled and is_read):
             return ServerUnreachable(self._endpoint, f"no response in time while {operation}")
