@@ -12,6 +12,7 @@ from steersman.meta import FrozenStruct, ObjectKey, ObjectMeta, find_condition
 from steersman_databases.api import Cluster, MySQLCluster, Restore, RestoreSpec
 from steersman_databases.api.backup_common import RecoveryTarget
 from steersman_databases.api.restore import RestoreClusterReference, RestoredTable, RestoreItem
+from steersman_databases.features.backup.progress import COMPLETE
 from steersman_databases.features.restore import model
 from steersman_databases.kubectl.command import OperationRejected, usage_error
 from steersman_databases.kubectl.lookup import find_cluster
@@ -89,7 +90,7 @@ async def create(
 def report(restore: Restore) -> UndropReport:
     """A restore as it is shown."""
     status = restore.status
-    condition = find_condition(status.conditions, model.COMPLETE)
+    condition = find_condition(status.conditions, COMPLETE)
     return UndropReport(
         name=restore.metadata.name,
         cluster=restore.spec.cluster_ref.name,

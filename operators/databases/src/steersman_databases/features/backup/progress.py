@@ -14,16 +14,28 @@ from steersman_databases.core.outcome import truncated
 from steersman_databases.features.backup.model import trigger_of
 from steersman_databases.features.verification.model import never_verified
 
-_COMPLETE = "Complete"
+COMPLETE = "Complete"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Phase of a backup, with its condition ``Complete``."""
+    """Phase of a backup or restore, with its condition ``Complete``."""
 
     phase: BackupPhase
     reason: str
     message: str
+
+
+def complete_condition(progress: Progress, message: str, generation: int | None) -> Condition:
+    """Return the condition ``Complete``.
+
+    Args:
+        message: message of the condition.
+        generation: of the object.
+    """
+    status = {"Completed": "True", "Failed": "False"}.get(progress.phase, "Unknown")
+    fields = {"type": COMPLETE, "status": status, "reason": progress.reason, "message": message}
+    return msgspec.structs.replace(msgspec.convert(fields, Condition), observed_generation=generation)
 
 
 def with_progress(backup: Backup, progress: Progress, now: datetime, **fields: object) -> BackupStatus:
@@ -32,12 +44,8 @@ def with_progress(backup: Backup, progress: Progress, now: datetime, **fields: o
     Args:
         fields: further fields of the status.
     """
-    holds = {"Completed": "True", "Failed": "False"}.get(progress.phase, "Unknown")
     message, generation = truncated(progress.message), backup.metadata.generation
-    condition = msgspec.convert(
-        {"type": _COMPLETE, "status": holds, "reason": progress.reason, "message": message}, Condition
-    )
-    condition = msgspec.structs.replace(condition, observed_generation=generation)
+    condition = complete_condition(progress, message, generation)
     status = msgspec.structs.replace(
         backup.status,
         observed_generation=generation,

@@ -36,6 +36,7 @@ from steersman_databases.engines.naming import ClusterNames
 from steersman_databases.engines.server import DatabaseServer, SqlCredentials
 from steersman_databases.engines.sql.restore_account import CopyDatabaseMissing, CopyNameTaken, CopyServer
 from steersman_databases.features.backup.jobs import primary_pod, ready_instances
+from steersman_databases.features.backup.progress import Progress
 from steersman_databases.features.backup.queries import (
     BACKUP_INDEX,
     cluster_index,
@@ -48,7 +49,6 @@ from steersman_databases.features.backup.queries import (
 from steersman_databases.features.backup.specs import JobResult, job_state, result_of
 from steersman_databases.features.certificates.model import generate_password
 from steersman_databases.features.restore import model
-from steersman_databases.features.restore.model import Progress
 from steersman_databases.features.restore.specs import account_secret, restore_plan
 from steersman_databases.sql.server_resolver import ServerNotResolved, ServerResolver
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from steersman.meta import Condition, FrozenStruct, set_condition
+from steersman.meta import FrozenStruct, set_condition
 from steersman_databases.api import Restore
 from steersman_databases.api.group import EngineName
 from steersman_databases.api.reasons import BACKUP_STORE_REASONS, advice_for, with_next_step
-from steersman_databases.api.restore import RestoredTable, RestoreItem, RestorePhase, RestoreStatus
+from steersman_databases.api.restore import RestoredTable, RestoreItem, RestoreStatus
 from steersman_databases.core.outcome import truncated
 from steersman_databases.engines.server import SqlCredentials
 from steersman_databases.engines.sql.restore_account import MAX_NAME_BYTES, CopyOutcome, CopyTarget
+from steersman_databases.features.backup.progress import COMPLETE, Progress, complete_condition
 from steersman_databases.features.backup.specs import JobResult
 
-COMPLETE = "Complete"
 ACCOUNT_PREFIX = "steersman_restore_"
 START_DEADLINE = timedelta(hours=1)
 """Time after which a restore that cannot start fails."""
@@ -28,15 +27,6 @@ _DEFAULT_SCHEMA = "public"
 _HASH_LENGTH = 8
 _UNSAFE = re.compile(r"[^a-z0-9_]")
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Phase of a restore, with its condition ``Complete``."""
-
-    phase: RestorePhase
-    reason: str
-    message: str
 
 
 class RestoreReport(FrozenStruct):
@@ -176,13 +166,9 @@ def with_progress(restore: Restore, progress: Progress, now: datetime, **fields:
     Args:
         fields: further fields of the status.
     """
-    holds = {"Completed": "True", "Failed": "False"}.get(progress.phase, "Unknown")
     generation = restore.metadata.generation
     message = truncated(with_next_step(progress.message, _advice(progress.reason)))
-    condition = msgspec.convert(
-        {"type": COMPLETE, "status": holds, "reason": progress.reason, "message": message}, Condition
-    )
-    condition = msgspec.structs.replace(condition, observed_generation=generation)
+    condition = complete_condition(progress, message, generation)
     return msgspec.structs.replace(
         restore.status,
         observed_generation=generation,
