@@ -67,6 +67,24 @@ class CuttableTransport:
         return
 
 
+class CuttableWrites(CuttableTransport):
+    """Counts only writes to paths that contain one of some words.
+
+    Args:
+        words: such as ``/jobs``.
+    """
+
+    def __init__(self, server: InMemoryApiServer, cut_after: int, *words: str, lose_answer: bool) -> None:
+        super().__init__(server, cut_after, lose_answer=lose_answer)
+        self._words = words
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        is_counted = request.method != "GET" and any(word in request.path for word in self._words)
+        if is_counted or self.is_cut.is_set():
+            return await super().request(request)
+        return await self._server.request(request)
+
+
 @dataclass
 class DatabaseHarness:
     """Everything that outlives the operator's process."""

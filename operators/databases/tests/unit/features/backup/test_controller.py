@@ -10,7 +10,7 @@ import pytest
 
 from database_support.unit.backup_harness import BackupHarness, backup_settings
 from database_support.unit.cluster_harness import KEY, NAMES
-from database_support.unit.database_harness import CuttableTransport
+from database_support.unit.database_harness import CuttableTransport, CuttableWrites
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.client import HttpRequest, HttpResponse, MergePatch
 from steersman.meta import ObjectKey
@@ -229,16 +229,6 @@ async def test_days_of_failing_backups_keep_their_number_bounded() -> None:
     assert len(world.stored) == 1, "no retention runs without a completed backup"
 
 
-class CuttableWrites(CuttableTransport):
-    """Ends for good after a number of writes for backups."""
-
-    async def request(self, request: HttpRequest) -> HttpResponse:
-        is_counted = request.method != "GET" and ("backup" in request.path or "/jobs" in request.path)
-        if is_counted or self.is_cut.is_set():
-            return await super().request(request)
-        return await self._server.request(request)
-
-
 def _message(world: BackupHarness, name: str) -> str:
     found = world.backup(name)
     return "" if found is None else found.status.message or ""
@@ -258,7 +248,7 @@ async def _killed(writes: int, lose_answer: bool) -> bool:
     async with world.operator():
         await declare_backups(world)
     await world.request("b", deletion_policy="Delete")
-    transport = CuttableWrites(world.server, writes, lose_answer=lose_answer)
+    transport = CuttableWrites(world.server, writes, "backup", "/jobs", lose_answer=lose_answer)
     finished = 0
     async with world.operator(transport):
         for _ in range(60):

@@ -7,11 +7,11 @@ import os
 import pytest
 
 from database_support.unit.cluster_harness import KEY
-from database_support.unit.database_harness import CuttableTransport
+from database_support.unit.database_harness import CuttableWrites
 from database_support.unit.restore_harness import ITEM, NAME, RestoreHarness
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import Secret
-from steersman.client import HttpRequest, HttpResponse, MergePatch
+from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman_databases.api import PostgreSQLCluster, Restore
 from steersman_testing import run_virtual, virtual_time
@@ -243,17 +243,6 @@ async def test_paused_restore_does_not_start() -> None:
         await world.until("a Job", world.restores, 60)
 
 
-class CuttableWrites(CuttableTransport):
-    """Ends for good after a number of writes for restores."""
-
-    async def request(self, request: HttpRequest) -> HttpResponse:
-        is_counted = request.method != "GET" and "restore" in request.path
-        is_counted = is_counted or (request.method != "GET" and "/jobs" in request.path)
-        if is_counted or self.is_cut.is_set():
-            return await super().request(request)
-        return await self._server.request(request)
-
-
 @pytest.mark.parametrize("lose_answer", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("outcome", [None, MISSING], ids=["completed", "failed"])
 def test_operator_killed_at_every_write_runs_one_job(lose_answer: bool, outcome: dict[str, object] | None) -> None:
@@ -270,7 +259,7 @@ async def _killed(writes: int, lose_answer: bool, outcome: dict[str, object] | N
     async with world.operator():
         await world.declare()
     await world.restore()
-    transport = CuttableWrites(world.server, writes, lose_answer=lose_answer)
+    transport = CuttableWrites(world.server, writes, "restore", "/jobs", lose_answer=lose_answer)
     finished = 0
     async with world.operator(transport):
         for _ in range(60):

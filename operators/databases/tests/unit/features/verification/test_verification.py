@@ -8,10 +8,10 @@ import pytest
 
 from database_support.unit.backup_harness import BackupHarness, backup_settings
 from database_support.unit.cluster_harness import KEY, NAMES
-from database_support.unit.database_harness import CuttableTransport
+from database_support.unit.database_harness import CuttableWrites
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap
-from steersman.client import HttpRequest, HttpResponse, MergePatch
+from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman_databases.api import Backup, PostgreSQLCluster
 from steersman_databases.features.backup.specs import job_state
@@ -230,17 +230,6 @@ async def test_backup_of_another_archive_is_not_verified() -> None:
         await world.until("ended", lambda: world.verdict(FIRST) == "Unknown/ArchiveNotInUse", 60)
 
 
-class CuttableWrites(CuttableTransport):
-    """Ends for good after a number of writes for verifications."""
-
-    async def request(self, request: HttpRequest) -> HttpResponse:
-        is_counted = request.method != "GET" and ("backup" in request.path or "verify" in request.path)
-        is_counted = is_counted or (request.method != "GET" and "/jobs" in request.path)
-        if is_counted or self.is_cut.is_set():
-            return await super().request(request)
-        return await self._server.request(request)
-
-
 @pytest.mark.parametrize("lose_answer", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("outcome", [None, DAMAGED], ids=["verified", "damaged"])
 def test_operator_killed_at_every_write_has_one_verdict(lose_answer: bool, outcome: dict[str, object] | None) -> None:
@@ -258,7 +247,7 @@ async def _killed(writes: int, lose_answer: bool, outcome: dict[str, object] | N
         await declare(world, schedule="0 * * * *")
         await world.until("announced", lambda: world.status.backup.next_verification, 60)
     await world.wait(3600)
-    transport = CuttableWrites(world.server, writes, lose_answer=lose_answer)
+    transport = CuttableWrites(world.server, writes, "backup", "verify", "/jobs", lose_answer=lose_answer)
     finished = 0
     async with world.operator(transport):
         for _ in range(60):
