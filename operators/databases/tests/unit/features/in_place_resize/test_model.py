@@ -1,4 +1,4 @@
-"""How a pod becomes as declared, from the pod alone."""
+"""Steps of an in-place resize, derived from the pod alone."""
 
 from __future__ import annotations
 
