@@ -56,6 +56,17 @@ class SteersmanError(Exception):
     """
 
 
+def error_text(error: BaseException) -> str:
+    """Return the message of ``error``, or its class without one.
+
+    It never raises, unlike ``str``: exceptions of other libraries may have a broken ``__str__``.
+    """
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__
+
+
 class ConfigurationError(SteersmanError):
     """A setting is missing or malformed. The message names the file and the field."""
 

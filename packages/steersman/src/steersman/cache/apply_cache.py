@@ -50,4 +50,6 @@ def _declared_state(obj: Object) -> tuple[Any, ...]:
     meta = obj.metadata
     # Kinds without a generation are compared by resourceVersion, which changes with the status as well.
     version = meta.generation or meta.resource_version
-    return meta.uid, version, meta.labels, meta.annotations, meta.finalizers, meta.owner_references
+    # The generation of some kinds is constant, such as PriorityClass. Losing a field changes our managedFields.
+    owned = meta.managed_fields
+    return meta.uid, version, meta.labels, meta.annotations, meta.finalizers, meta.owner_references, owned

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -15,9 +16,10 @@ from steersman.cache.options import InformerOptions, scopes_of
 from steersman.cache.sink import InformerSink
 from steersman.client import Client
 from steersman.client.decode import decode_object
-from steersman.errors import CacheNotSynced, ConfigurationError, Forbidden, NotFound
+from steersman.errors import CacheNotSynced, ConfigurationError, Forbidden, NotFound, error_text
 from steersman.meta import Object, ObjectKey, ObjectMetadata
 from steersman.observability.runtime import Runtime
+from steersman.observability.supervisor import Supervisor
 
 T = TypeVar("T", bound=Object)
 
@@ -44,6 +46,7 @@ class Cache:
 
     def __init__(self, client: Client, *, runtime: Runtime, namespaces: tuple[str, ...] = ()) -> None:
         self._client = client
+        self._decoded_managers = client.previous_field_managers | {client.field_manager}
         self._runtime = runtime
         self._namespaces = namespaces
         self._options: dict[type[Object], InformerOptions] = {}
@@ -53,7 +56,7 @@ class Cache:
         # The method of the dict: it is on the path of every read.
         self.existing_informer: _ExistingInformer = self._informers.get
         """Returns the informer of a kind, or None if not cached."""
-        self._tasks: list[asyncio.Task[Any]] = []
+        self._supervisor = Supervisor(runtime)
         self._started = False
 
     def configure(self, kind: type[Object], options: InformerOptions) -> None:
@@ -182,10 +185,7 @@ class Cache:
 
     async def stop(self) -> None:
         """Stop all informers."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        await self._supervisor.stop()
         self._started = False
 
     async def resolve(self, kind: type[Object], key: ObjectKey | None = None) -> None:
@@ -273,7 +273,7 @@ class Cache:
         ):
             return None
         try:
-            return decode_object(raw, cached_kind, self._client.field_manager)
+            return decode_object(raw, cached_kind, self._decoded_managers)
         except msgspec.ValidationError:
             return None
 
@@ -288,13 +288,13 @@ class Cache:
         if isinstance(informer, OptionalInformer):
             # New sinks replace the old ones whenever the kind appears.
             informer.on_served_change(self._sinks_by_written_kind.clear)
-            tasks = [(f"discovery {informer.name}", informer.run())]
+            self._supervisor.start(informer.run, f"discovery {informer.name}")
         else:
-            tasks = [(f"reflector {informer.name}", r.run()) for r in informer.reflectors]
+            for reflector in informer.reflectors:
+                self._supervisor.start(reflector.run, f"reflector {informer.name}")
         period = self._options.get(informer.kind, _DEFAULTS).resync
         if period > 0:
-            tasks.append((f"resync {informer.name}", informer.resync(period)))
-        self._tasks.extend(self._runtime.spawn(coroutine, name) for name, coroutine in tasks)
+            self._supervisor.start(partial(informer.resync, period), f"resync {informer.name}")
 
 
 async def _wait_for_informer(informer: Informer[Any], deadline: asyncio.Timeout, seconds: float) -> None:
@@ -323,7 +323,7 @@ def _describe_error(error: Exception | None) -> str:
         return f"its CustomResourceDefinition is not installed, or does not serve this version: {error}"
     if isinstance(error, Forbidden):
         return f"RBAC must allow get, list and watch: {error}"
-    return str(error) or type(error).__name__
+    return error_text(error)
 
 
 def _describe_resource(kind: type[Object], namespace: str) -> str:

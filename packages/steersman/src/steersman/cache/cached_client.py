@@ -16,6 +16,7 @@ from steersman.client.discovery import is_served
 from steersman.client.encode import key_of, kind_of, status_document, with_owner
 from steersman.client.managed_fields import apply_would_change
 from steersman.client.patch import Patch
+from steersman.client.previous_managers import take_over_fields
 from steersman.client.write_options import Propagation
 from steersman.errors import ApiError, CacheNotSynced, Conflict, ConnectionFailed, Invalid, NotFound, StatusDetails
 from steersman.errors import ApiStatus as ApiStatus
@@ -221,7 +222,7 @@ class CachedClient:
         """
         kind, key = kind_of(config), key_of(config)
         current = await self._cached_object(kind, key) if _can_skip_apply(config) else None
-        must_record, known_uid = False, ""
+        must_record, known_uid, previous = False, "", self.live.previous_field_managers
         if owner is not None and (current is None or not current.is_controlled_by(owner)):
             must_record = await self._ownership.require(kind, key, owner, adopt=adopt)
             if current is None and not uid and _can_skip_apply(config):
@@ -229,7 +230,11 @@ class CachedClient:
         try:
             if current is None or uid not in ("", current.metadata.uid):
                 applied = await self.live.apply(config, owner=owner, uid=uid or known_uid, force=force)
+                if previous and await take_over_fields(self.live, applied) is not applied:
+                    applied = await self.live.apply(config, owner=owner, uid=uid or known_uid, force=force)
             else:
+                if previous:
+                    current = await take_over_fields(self.live, current)
                 applied = current
                 owner_id = None if owner is None else (type(owner), owner.key, owner.metadata.uid)
                 declaration = encode(config), owner_id
@@ -261,6 +266,8 @@ class CachedClient:
         kind, key = type(obj), obj.key
         document = status_document(obj, status, resource_version)
         current = await self._cached_object(kind, key)
+        if current is not None and self.live.previous_field_managers:
+            current = await take_over_fields(self.live, current, "status")
         if (
             current is not None
             and current.metadata.uid == obj.metadata.uid

@@ -95,11 +95,14 @@ class Informer(Generic[T]):
         """Return True if the store shows ``key`` as the server does.
 
         An absent object then does not exist. It is False before the first list, after a write with unknown outcome,
-        and if the informer has a selector, a transform or other namespaces.
+        for an object that does not fit its type, and if the informer has a selector, a transform or other namespaces.
         """
         namespaces = self._complete_namespaces
         if "" not in namespaces and key.namespace not in namespaces:
             return False
+        for sink in self.sinks:
+            if key in sink.undecoded_keys:
+                return False
         return self.progress.has_synced and not self.is_uncertain(key)
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:

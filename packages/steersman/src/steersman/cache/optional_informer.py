@@ -14,6 +14,7 @@ from steersman.errors import ApiError, ConnectionFailed, Forbidden
 from steersman.meta import Object, ObjectKey
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
+from steersman.observability.supervisor import Supervisor
 
 T = TypeVar("T", bound=Object)
 
@@ -63,18 +64,21 @@ class OptionalInformer(Informer[T]):
 
     async def run(self) -> None:
         """Run the reflectors while the server serves the kind, until cancelled."""
-        tasks: list[asyncio.Task[None]] = []
+        reflectors = Supervisor(self._runtime)
         try:
             while True:
                 served = await self._discover()
                 if served is not None and served is not self.is_served:
-                    await _cancel(tasks)
-                    tasks = self._start_reflectors() if served else self._remove_objects()
+                    await reflectors.stop()
+                    if served:
+                        self._start_reflectors(reflectors)
+                    else:
+                        self._remove_objects()
                     self._record(served)
                 jitter = 0.9 + 0.2 * self._runtime.random.random()
                 await self._runtime.clock.sleep(_DISCOVERY_INTERVAL_SECONDS * jitter)
         finally:
-            await _cancel(tasks)
+            await reflectors.stop()
 
     async def _discover(self) -> bool | None:
         """Return True if the kind is served; None if discovery failed."""
@@ -96,16 +100,16 @@ class OptionalInformer(Informer[T]):
             log.exception("discovery failed", kind=self.name)
         return None
 
-    def _start_reflectors(self) -> list[asyncio.Task[None]]:
+    def _start_reflectors(self, supervisor: Supervisor) -> None:
         self._replace_sinks()
-        return [self._runtime.spawn(r.run(), f"reflector {self.name}") for r in self.reflectors]
+        for reflector in self.reflectors:
+            supervisor.start(reflector.run, f"reflector {self.name}")
 
-    def _remove_objects(self) -> list[asyncio.Task[None]]:
+    def _remove_objects(self) -> None:
         for obj in self.store:
             self.store.remove(obj.key)
         self._replace_sinks()
         self.progress.mark_synced()
-        return []
 
     def _replace_sinks(self) -> None:
         """Start with new sinks: their versions and tombstones belong to deleted objects."""
@@ -126,9 +130,3 @@ class OptionalInformer(Informer[T]):
         log.info("optional kind appeared" if served else "optional kind disappeared", kind=self.name)
         for subscriber in self._change_subscribers:
             subscriber()
-
-
-async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

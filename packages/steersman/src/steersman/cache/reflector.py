@@ -8,7 +8,7 @@ The states and their transitions::
               page by page otherwise. Lists are consistent: they show the state at the time of the request.
               complete → WATCHING
               older than a known version (resourceVersion regression) → LISTING, and that list replaces everything
-              streaming is rejected, or does not end → LISTING by pages from now on
+              streaming is rejected, does not end, or breaks off thrice → LISTING by pages from now on
               a page expired → BACKING_OFF, then LISTING in one page
               any other error → BACKING_OFF, then LISTING
     WATCHING  passes on changes one by one, from the version that was reached.
@@ -26,7 +26,8 @@ The states and their transitions::
               any error → as in WATCHING
     BACKING_OFF  waits with jitter, longer after each failure in a row, or as long as the server requests.
 
-The reflector ends only by cancellation. Objects that do not fit their type are logged and skipped.
+The reflector ends only by cancellation: ``Cache`` restarts one that ends otherwise. Objects that do not fit their
+type are logged and skipped.
 
 Source: "Kubernetes API Concepts", section "Efficient detection of changes".
 """
@@ -58,6 +59,7 @@ from steersman.errors import (
     SteersmanError,
     TooManyRequests,
     Unauthorized,
+    error_text,
 )
 from steersman.meta import Object, ObjectKey
 from steersman.observability import metrics as shared_metrics
@@ -79,6 +81,8 @@ WATCH_IDLE_TIMEOUT_SECONDS = 150.0
 _LIST_IDLE_TIMEOUT_SECONDS = 60.0
 # Responses "Too large resource version" in a row until the reflector lists instead of waiting for the server.
 _MAX_TOO_LARGE_VERSION_ERRORS = 5
+# Streaming lists in a row that break off before their end. Some servers and proxies never complete one.
+_MAX_BROKEN_STREAMING_LISTS = 3
 # Undecodable objects of a list that are logged by name; the metric counts all.
 _MAX_LOGGED_DECODE_ERRORS = 5
 _DEFAULT_SCOPE = WatchScope()
@@ -182,6 +186,7 @@ class Reflector(Generic[T]):
         self._failures = 0
         self._too_large_version_errors = 0
         self._use_watch_list = True
+        self._broken_streaming_lists = 0
         self._page_size = _PAGE_SIZE
         self._replace_all = False
         self._relist_requested = False
@@ -271,6 +276,7 @@ class Reflector(Generic[T]):
             self._on_regression(f"a list has version {version or '(none)'}, and newer versions were known before")
             return
         self._replace_all = False
+        self._broken_streaming_lists = 0
         self._page_size = _PAGE_SIZE
         self.resource_version = version
         self.last_event_at = self._runtime.clock.monotonic()
@@ -308,6 +314,8 @@ class Reflector(Generic[T]):
             self._watch_timeout = None
             if self._recovery_timer is not None:
                 self._recovery_timer.cancel()
+        if not self.resource_version and not self._relist_requested:
+            raise ConnectionFailed("the streaming list ended before it was complete")
         duration = self._runtime.clock.monotonic() - started_at
         if self.resource_version == version and duration < _MIN_WATCH_SECONDS:
             raise ConnectionFailed(f"the watch ended at once ({duration:.3f} s)")
@@ -420,7 +428,8 @@ class Reflector(Generic[T]):
         self._sink.decode_failed(key)
         self._decode_error_count += 1
         if self.resource_version or self._decode_error_count <= _MAX_LOGGED_DECODE_ERRORS:
-            log.error("object skipped: it does not fit its type", kind=self._name, object=str(key), error=str(error))
+            text = error_text(error)
+            log.error("object skipped: it does not fit its type", kind=self._name, object=str(key), error=text)
 
     def _on_regression(self, detail: str) -> None:
         self._replace_all = True
@@ -430,6 +439,11 @@ class Reflector(Generic[T]):
 
     async def _back_off(self, error: Exception) -> None:
         self.last_error = error
+        is_streaming = self.state is ReflectorState.LISTING and self._use_watch_list
+        if is_streaming and isinstance(error, ConnectionFailed) and error.sent:
+            self._broken_streaming_lists += 1
+            if self._broken_streaming_lists >= _MAX_BROKEN_STREAMING_LISTS:
+                self._disable_watch_list(error)
         if not self._can_resume(error):
             self.resource_version = ""
         if isinstance(error, Expired) and self.state is ReflectorState.LISTING:

@@ -46,6 +46,7 @@ class InformerSink(Generic[T]):
     Attributes:
         write_through: decides which updates are newer than the store.
         uncertain_keys: objects whose last write has an unknown outcome; the value is the tick of that write.
+        undecoded_keys: objects that exist, but do not fit their type.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class InformerSink(Generic[T]):
         )
         self.write_through: WriteThrough = ComparableVersions(runtime.clock, has_selector=selection.has_selector)
         self.uncertain_keys: dict[ObjectKey, int] = {}
+        self.undecoded_keys: set[ObjectKey] = set()
         self._uncertain_until_list: set[ObjectKey] = set()
         self._client = client
         self._write_throughs = metrics.write_throughs.labels(kind.api_resource.kind)
@@ -113,6 +115,8 @@ class InformerSink(Generic[T]):
     def init_apply(self, obj: T, size: int) -> None:
         key = obj.key
         self._listed_keys.add(key)
+        if self.undecoded_keys:
+            self.undecoded_keys.discard(key)
         cached = self.store.get(key)
         if self._replace_all or self._is_newer_event(obj, key, cached):
             if self._transform is not None:
@@ -121,6 +125,7 @@ class InformerSink(Generic[T]):
 
     def decode_failed(self, key: ObjectKey) -> None:
         # The object exists. Its last decoded state stays in the store.
+        self.undecoded_keys.add(key)
         if self._listing:
             self._listed_keys.add(key)
 
@@ -135,6 +140,7 @@ class InformerSink(Generic[T]):
             key = cached.key
             if key not in self._listed_keys and self._is_missing(cached, version):
                 self.store.remove(key)
+        self.undecoded_keys &= self._listed_keys
         self._listed_keys = set()
         self._listing = self._replace_all = False
         self.write_through.end_list(version)
@@ -154,6 +160,8 @@ class InformerSink(Generic[T]):
         meta = obj.metadata
         self._advance(meta.resource_version)
         key = ObjectKey(meta.namespace, meta.name)
+        if self.undecoded_keys:
+            self.undecoded_keys.discard(key)
         cached = self.store.get(key)
         if self._is_newer_event(obj, key, cached):
             if self._transform is not None:
@@ -164,6 +172,7 @@ class InformerSink(Generic[T]):
 
     def delete(self, key: ObjectKey, uid: str, version: str) -> None:
         self._advance(version)
+        self.undecoded_keys.discard(key)
         if self.write_through.is_newer_delete(key, uid, version, self.store.get(key)):
             self.store.remove(key)
         self._on_watch_event()
@@ -397,7 +406,9 @@ class InformerSink(Generic[T]):
             return obj
         try:
             return self._transform(obj)
-        except Exception:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
             # Without the object it would appear to be absent; without the watch no event would arrive.
             log.exception(
                 "transform failed: the object is cached untransformed",

@@ -102,7 +102,9 @@ class _Index(Generic[T]):
     def _compute(self, obj: T) -> tuple[str, ...]:
         try:
             values = tuple(self._function(obj))
-        except Exception:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
             # An object that the function does not expect must still reach the store and its subscribers.
             log.exception("index function failed", index=self._name, object=str(obj.key))
             return ()
@@ -238,7 +240,9 @@ class IndexedStore(Generic[T]):
         for subscriber in subscribers or self._subscribers:
             try:
                 subscriber(event)
-            except Exception:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException:
                 # A failing subscriber must not affect the others or later events.
                 log.exception("subscriber failed", kind=self._name, object=str(event.object.key))
 

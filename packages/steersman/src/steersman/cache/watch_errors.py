@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steersman.errors import SteersmanError
+from steersman.errors import SteersmanError, error_text
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Clock
 
@@ -39,7 +39,7 @@ class WatchErrorLogger:
         log.warning(
             "watch interrupted",
             kind=self._kind,
-            error=str(error),
+            error=error_text(error),
             retry_in_seconds=round(delay, 2),
             exc_info=error if unexpected else None,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from steersman.client.decode import (
@@ -45,6 +45,7 @@ class Client(SubresourceClient):
         field_manager: name under which writes own their fields.
         observer: receives the outcome of each write except dry runs. A ``Cache`` uses it to show own writes at once.
         write_log: logs the writes that the observer receives. Defaults to no log.
+        previous_field_managers: see ``ManagerOptions``. Only the client of a manager moves their fields.
     """
 
     def __init__(
@@ -54,10 +55,12 @@ class Client(SubresourceClient):
         field_manager: str = "steersman",
         observer: WriteObserver | None = None,
         write_log: WriteLog | None = None,
+        previous_field_managers: Sequence[str] = (),
     ) -> None:
-        super().__init__(RequestSender(transport, field_manager, observer, write_log))
+        super().__init__(RequestSender(transport, field_manager, observer, write_log, previous_field_managers))
         self._transport = transport
         self.field_manager = field_manager
+        self.previous_field_managers = frozenset(previous_field_managers)
 
     @property
     def transport(self) -> Transport:
@@ -102,7 +105,7 @@ class Client(SubresourceClient):
             Expired: ``resource_version`` is too old.
         """
         query = list_query(label_selector, field_selector, resource_version, resource_version_match)
-        decoder = ObjectDecoder(kind, self.field_manager, on_decode_error)
+        decoder = ObjectDecoder(kind, self._sender.decoded_managers, on_decode_error)
         pages: list[ObjectPage[T]] = []
         try:
             async for page in self._pages(kind, namespace, query, page_size, decoder):
@@ -133,7 +136,7 @@ class Client(SubresourceClient):
             page_size: objects per page, 0 for all in one.
         """
         query = list_query(label_selector, field_selector, resource_version, resource_version_match)
-        decoder = ObjectDecoder(kind, self.field_manager, on_decode_error)
+        decoder = ObjectDecoder(kind, self._sender.decoded_managers, on_decode_error)
         async for page in self._pages(kind, namespace, query, page_size, decoder):
             yield page
 
@@ -463,7 +466,7 @@ class Client(SubresourceClient):
         request = HttpRequest(
             method="GET", path=path, query=query, timeout=timeout + 30.0, accept=accept_header(kind)
         )
-        decoder = EventDecoder(ObjectDecoder(kind, self.field_manager, on_decode_error), skip_decode)
+        decoder = EventDecoder(ObjectDecoder(kind, self._sender.decoded_managers, on_decode_error), skip_decode)
         async with self._transport.stream(request) as lines:
             if on_open is not None:
                 on_open()

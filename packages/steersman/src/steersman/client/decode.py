@@ -13,6 +13,7 @@ from msgspec.structs import force_setattr
 from steersman.errors import ApiStatus, ConnectionFailed, error_from_status
 from steersman.meta import FrozenDict, ManagedFieldsEntry, Object, ObjectKey, ObjectMetadata, Unstructured, decode
 from steersman.meta.frozen import FrozenStruct
+from steersman.meta.json_members import json_members, scalar_members
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Object)
@@ -53,16 +54,16 @@ def decode_response(raw: bytes | msgspec.Raw, kind: type[R]) -> R:
         ) from error
 
 
-def decode_object(raw: bytes | msgspec.Raw, kind: type[T], field_manager: str) -> T:
+def decode_object(raw: bytes | msgspec.Raw, kind: type[T], field_managers: frozenset[str]) -> T:
     """Decode JSON to an object without the ``managedFields`` of other managers.
 
-    They are the larger part of many objects, and Steersman does not use them. The entries of ``field_manager`` are
+    They are the larger part of many objects, and Steersman does not use them. The entries of ``field_managers`` are
     kept, because they determine the changes of a server-side apply.
 
     Args:
         raw: JSON of the object.
         kind: type to decode to.
-        field_manager: manager whose ``managedFields`` are kept.
+        field_managers: managers whose ``managedFields`` are kept.
 
     Raises:
         ConnectionFailed: ``raw`` is not JSON.
@@ -70,10 +71,10 @@ def decode_object(raw: bytes | msgspec.Raw, kind: type[T], field_manager: str) -
     """
     obj = decode_response(raw, kind)
     if obj.metadata.managed_fields:
-        own_entries = tuple([_copy_fields(e) for e in obj.metadata.managed_fields if e.manager == field_manager])
+        own_entries = tuple([_copy_fields(e) for e in obj.metadata.managed_fields if e.manager in field_managers])
         force_setattr(obj.metadata, "managed_fields", own_entries)
         if isinstance(obj, Unstructured):
-            force_setattr(obj, "content", _keep_manager(field_manager, obj.content))
+            force_setattr(obj, "content", _keep_managers(field_managers, obj.content))
     return obj
 
 
@@ -83,9 +84,9 @@ def _copy_fields(entry: ManagedFieldsEntry) -> ManagedFieldsEntry:
     return entry
 
 
-def _keep_manager(manager: str, content: FrozenDict[str, Any]) -> FrozenDict[str, Any]:
+def _keep_managers(managers: frozenset[str], content: FrozenDict[str, Any]) -> FrozenDict[str, Any]:
     metadata: FrozenDict[str, Any] = content["metadata"]
-    own_entries = tuple(e for e in metadata["managedFields"] if e.get("manager") == manager)
+    own_entries = tuple(e for e in metadata["managedFields"] if e.get("manager") in managers)
     kept_metadata = {k: v for k, v in metadata.items() if k != "managedFields"} | (
         {"managedFields": own_entries} if own_entries else {}
     )
@@ -150,8 +151,16 @@ class _MetadataEnvelope(FrozenStruct):
 
 
 def peek_metadata(raw: bytes | msgspec.Raw) -> PeekedMetadata:
-    """Decode only the metadata that identifies an object."""
-    return decode(raw, _MetadataEnvelope).metadata
+    """Decode only the metadata that identifies an object.
+
+    The object may be nested too deeply for ``decode``.
+    """
+    try:
+        return decode(raw, _MetadataEnvelope).metadata
+    except msgspec.ValidationError:
+        # The members after the metadata are not read.
+        metadata = next((value for key, value in json_members(raw) if key == "metadata"), b"{}")
+        return decode(scalar_members(metadata), PeekedMetadata)
 
 
 class ObjectDecoder(Generic[T]):
@@ -159,20 +168,22 @@ class ObjectDecoder(Generic[T]):
 
     Args:
         kind: type of the objects.
-        field_manager: manager whose ``managedFields`` are kept.
+        field_managers: managers whose ``managedFields`` are kept.
         on_decode_error: receives the key of each object that does not match ``kind``, and the error. Without it, the
             error is raised.
     """
 
-    def __init__(self, kind: type[T], field_manager: str, on_decode_error: DecodeErrorHandler | None) -> None:
+    def __init__(
+        self, kind: type[T], field_managers: frozenset[str], on_decode_error: DecodeErrorHandler | None
+    ) -> None:
         self._kind = kind
-        self._field_manager = field_manager
+        self._field_managers = field_managers
         self._on_decode_error = on_decode_error
 
     def decode(self, raw: bytes | msgspec.Raw) -> T | None:
         """Return the object, or None if ``on_decode_error`` has received its error."""
         try:
-            return decode_object(raw, self._kind, self._field_manager)
+            return decode_object(raw, self._kind, self._field_managers)
         except msgspec.ValidationError as error:
             if self._on_decode_error is None:
                 raise
@@ -181,7 +192,7 @@ class ObjectDecoder(Generic[T]):
 
     def decode_page(self, body: bytes) -> tuple[ObjectPage[T], str]:
         """Return the page and its continue token, empty on the last page."""
-        page = decode_response(body, _Page)
+        page = _decode_page(body)
         items: list[T] = []
         sizes: list[int] = []
         for raw in page.items or ():
@@ -190,6 +201,16 @@ class ObjectDecoder(Generic[T]):
                 items.append(obj)
                 sizes.append(len(memoryview(raw)))
         return ObjectPage(tuple(items), tuple(sizes), page.metadata.resource_version), page.metadata.continue_
+
+
+def _decode_page(body: bytes) -> _Page:
+    try:
+        return decode_response(body, _Page)
+    except msgspec.ValidationError:
+        # One item may be nested too deeply for the parser.
+        members = dict(json_members(body))
+        items = [msgspec.Raw(item) for _, item in json_members(members.get("items", b"[]"))]
+        return _Page(metadata=decode(members.get("metadata", b"{}"), _ListMeta), items=items)
 
 
 def list_query(
@@ -238,11 +259,6 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
     uid: str = ""
     size: int = 0
     initial_events_end: bool = False
-
-
-class _RawEvent(FrozenStruct):
-    type: str
-    object: msgspec.Raw
 
 
 class _BookmarkMeta(FrozenStruct):
@@ -305,8 +321,8 @@ def _split_event(line: bytes) -> tuple[bytes, bytes | msgspec.Raw]:
     end = line.find(b'"', len(_EVENT_PREFIX))
     if line.startswith(_EVENT_PREFIX) and line.startswith(_OBJECT_SEPARATOR, end) and line.endswith(b"}"):
         return line[len(_EVENT_PREFIX) : end], line[end + len(_OBJECT_SEPARATOR) : -1]
-    event = decode(line, _RawEvent)
-    return event.type.encode(), event.object
+    members = dict(json_members(line))
+    return msgspec.json.decode(members.get("type", b'""'), type=str).encode(), members.get("object", b"{}")
 
 
 def _undecoded_event(event_type: EventType, metadata: PeekedMetadata, size: int) -> WatchEvent[Any]:

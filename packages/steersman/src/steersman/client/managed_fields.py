@@ -79,6 +79,34 @@ def owned_status_fields(obj: Object, manager: str, status: Mapping[str, Any]) ->
     return added | owned | ({"f:conditions": conditions} if conditions else {})
 
 
+def without_emptied_maps(declared: Any, owned: Mapping[str, Any]) -> Any:
+    """Return ``declared`` without empty maps that have keys in ``owned``.
+
+    The server removes the last key and leaves null, which its validation then rejects. Without the map, the server
+    removes it.
+
+    Args:
+        declared: value to apply as JSON types.
+        owned: node of ``fieldsV1``.
+    """
+    if isinstance(declared, list):
+        unowned: dict[str, Any] = {}
+        nodes = [(msgspec.json.decode(name[2:]), node) for name, node in owned.items() if name.startswith("k:")]
+        return [
+            without_emptied_maps(item, next((node for key, node in nodes if key.items() <= item.items()), unowned))
+            for item in cast("list[Any]", declared)
+        ]
+    if not isinstance(declared, dict):
+        return declared
+    kept: dict[str, Any] = {}
+    for name, value in cast("dict[str, Any]", declared).items():
+        below = owned.get(f"f:{name}", {})
+        value = without_emptied_maps(value, below)
+        if value != {} or not below.keys() - {_SELF_KEY}:
+            kept[name] = value
+    return kept
+
+
 def _status_fields(entry: ManagedFieldsEntry) -> dict[str, Any]:
     return _decode_fields(entry).get("f:status", {})
 

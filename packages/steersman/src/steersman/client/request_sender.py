@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -47,6 +48,7 @@ class RequestSender:
         field_manager: name under which writes own their fields.
         observer: receives the outcome of each write except dry runs, or None.
         write_log: logs the writes that the observer receives, or None.
+        previous_field_managers: further managers whose ``managedFields`` are decoded.
     """
 
     def __init__(
@@ -55,9 +57,11 @@ class RequestSender:
         field_manager: str,
         observer: WriteObserver | None,
         write_log: WriteLog | None = None,
+        previous_field_managers: Sequence[str] = (),
     ) -> None:
         self.transport = transport
         self.field_manager = field_manager
+        self.decoded_managers = frozenset((field_manager, *previous_field_managers))
         self._observer = observer
         self._write_log = write_log
 
@@ -134,7 +138,7 @@ class RequestSender:
         """Send a DELETE of a collection and return the deleted objects."""
         observer = None if "dryRun" in request.query else self._observer
         try:
-            page, _ = ObjectDecoder(kind, self.field_manager, None).decode_page(await self.send(request))
+            page, _ = ObjectDecoder(kind, self.decoded_managers, None).decode_page(await self.send(request))
         except BaseException as error:
             # The server stops at the first object that it cannot delete, so even a refusal may be partial.
             if observer is not None and not _is_unsent(error):
@@ -169,7 +173,7 @@ class RequestSender:
 
     def decode_object(self, raw: bytes | msgspec.Raw, kind: type[T]) -> T:
         """Decode an object from JSON. Raises ``msgspec.ValidationError``."""
-        return decode_object(raw, kind, self.field_manager)
+        return decode_object(raw, kind, self.decoded_managers)
 
     def _log_write(
         self, request: HttpRequest, kind: type[Object], key: ObjectKey, before: str = "", after: str = ""

@@ -19,11 +19,12 @@ from steersman.controller.request import Request
 from steersman.controller.sources import Source
 from steersman.controller.spec import ControllerSpec
 from steersman.controller.triggers import REQUEUE, Trigger
-from steersman.errors import SteersmanError
+from steersman.errors import SteersmanError, error_text
 from steersman.meta import ApiResource, ObjectKey
 from steersman.observability.controller_metrics import controller_metrics
 from steersman.observability.logging import get_logger, log_context
 from steersman.observability.runtime import Runtime
+from steersman.observability.supervisor import is_cancelled, unexpected_end
 
 ErrorCallback = Callable[[BaseException], Any]
 TraceSpan = Callable[[ReconcileInfo], AbstractContextManager[ErrorCallback | None]]
@@ -141,7 +142,9 @@ class Controller:
             self._log.error("reconcile did not stop after cancellation", **info.log_fields())
 
     async def wait_closed(self) -> None:
-        """Wait for work of the reconciler that outlives ``stop``, such as threads."""
+        """Wait for threads, and for reconciles that ignore their cancellation."""
+        if self._workers:
+            await asyncio.wait(self._workers)
         await self._reconciler.wait_closed()
 
     def recent(self) -> tuple[ReconcileInfo, ...]:
@@ -170,13 +173,14 @@ class Controller:
 
     def _worker_ended(self, worker: asyncio.Task[Any]) -> None:
         self._workers.discard(worker)
-        if worker.cancelled() and not self._stopping:
-            # The task itself was cancelled. At the end of the event loop this timer would not fire.
-            asyncio.get_running_loop().call_later(_WORKER_RESTART_DELAY_SECONDS, self._restart_worker)
-
-    def _restart_worker(self) -> None:
         if not self._stopping:
-            self._log.error("worker was cancelled; starting a replacement", controller=self.name)
+            # A cancelled worker is replaced as well. At the end of the event loop this timer would not fire.
+            reason = unexpected_end(worker) or "the task was cancelled"
+            asyncio.get_running_loop().call_later(_WORKER_RESTART_DELAY_SECONDS, self._restart_worker, reason)
+
+    def _restart_worker(self, reason: str) -> None:
+        if not self._stopping:
+            self._log.error("worker ended; starting a replacement", controller=self.name, error=reason)
             self._start_worker()
 
     async def _work(self) -> None:
@@ -285,12 +289,14 @@ class Controller:
         return None
 
     def _is_worker_cancellation(self, error: BaseException) -> bool:
-        """Return True if ``error`` cancels the worker, not only the reconcile."""
+        """Return True if ``error`` ends the worker, not only the reconcile."""
         if isinstance(error, asyncio.CancelledError):
             # A task that the reconciler awaited may have been cancelled: the worker continues.
-            task = asyncio.current_task()
-            return task is not None and task.cancelling() > 0
-        return isinstance(error, KeyboardInterrupt | GeneratorExit)
+            return is_cancelled()
+        if isinstance(error, GeneratorExit):
+            # Python closes the coroutine of an abandoned worker, or the reconciler raised it.
+            return not _runs_in_task()
+        return isinstance(error, KeyboardInterrupt)
 
     def _abort(self, info: ReconcileInfo, error: BaseException) -> None:
         """The reconcile was cancelled: retry it unless the controller stops."""
@@ -368,7 +374,9 @@ class Controller:
             started_at = clock.monotonic()
             try:
                 await source.run(enqueue, self._runtime)
-            except Exception as error:
+            except BaseException as error:
+                if self._is_worker_cancellation(error):
+                    raise
                 self._tally.source_restarts += 1
                 if clock.monotonic() - started_at > _MAX_SOURCE_BACKOFF_SECONDS:
                     backoff = _INITIAL_SOURCE_BACKOFF_SECONDS
@@ -380,8 +388,18 @@ class Controller:
             backoff = min(backoff * 2, _MAX_SOURCE_BACKOFF_SECONDS)
 
 
+def _runs_in_task() -> bool:
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False
+
+
 def _format_error(error: BaseException) -> str:
     """Return the class and the message of each error in ``error``."""
-    return "; ".join(
-        f"{type(each).__name__}: {each}" if str(each) else type(each).__name__ for each in flatten(error)
-    )
+    return "; ".join(_describe_error(each) for each in flatten(error))
+
+
+def _describe_error(error: BaseException) -> str:
+    name, text = type(error).__name__, error_text(error)
+    return name if text == name else f"{name}: {text}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 from zlib import crc32
 
@@ -14,10 +16,11 @@ from msgspec import Struct
 
 from steersman.api.apply import meta
 from steersman.client import Client, FieldValidation, MergePatch
-from steersman.errors import Forbidden, NotFound
+from steersman.errors import Forbidden, NotFound, error_text
 from steersman.meta import ApiResource, ApplyConfiguration, Object, ObjectKey
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
+from steersman.observability.supervisor import Supervisor
 
 EventType = Literal["Normal", "Warning"]
 
@@ -30,6 +33,12 @@ _WRITER_COUNT = 8
 # The API server rejects longer values. Notes are measured in bytes of UTF-8.
 _MAX_NOTE_BYTES = 1024
 _MAX_INSTANCE_LENGTH = 128
+_MAX_REASON_LENGTH = 128
+# The limits of client-go's spam filter. Here they apply to each reason, so that a rare one is not lost.
+_SPAM_BURST = 25
+_SPAM_REFILL_SECONDS = 300.0
+_MAX_SPAM_BUCKETS = 4096
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 # All fields are known: strict validation would cost the API server more than the rest of the decoding.
 _FIELD_VALIDATION: FieldValidation = "Ignore"
 
@@ -63,6 +72,23 @@ class _Series(Struct):
     last: float
 
 
+class _SpamFilter:
+    """Limits the Events of one reason of one object."""
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+
+    def allows(self, uid: str, reason: str, now: float) -> bool:
+        """Count an Event at ``now``. Return False if it exceeds the limit."""
+        tokens, filled_at = self._buckets.pop((uid, reason), (float(_SPAM_BURST), now))
+        tokens = min(tokens + (now - filled_at) / _SPAM_REFILL_SECONDS, _SPAM_BURST)
+        allowed = tokens >= 1
+        self._buckets[uid, reason] = (tokens - 1 if allowed else tokens), now
+        if len(self._buckets) > _MAX_SPAM_BUCKETS:
+            self._buckets.popitem(last=False)
+        return allowed
+
+
 class _PendingEvent(Struct, frozen=True):
     obj: Object
     type: EventType
@@ -75,8 +101,8 @@ class _PendingEvent(Struct, frozen=True):
 class EventRecorder:
     """Records what a controller did to an object, and why.
 
-    ``emit`` never waits and never fails. Events are written in the background. If the API server is too slow, the
-    newest Events are dropped, and each is logged.
+    ``emit`` never waits. Events are written in the background. If the API server is too slow, the newest Events are
+    dropped, and each is logged. One object has at most 25 Events of a reason at once, and then one in 5 minutes.
 
     Args:
         client: creates and patches Events.
@@ -93,6 +119,7 @@ class EventRecorder:
         self._queues: tuple[asyncio.Queue[_PendingEvent], ...] = tuple(
             asyncio.Queue(_QUEUE_SIZE) for _ in range(_WRITER_COUNT)
         )
+        self._spam_filter = _SpamFilter()
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
 
     def normal(self, obj: Object, reason: str, note: str, *, action: str = "Reconcile") -> None:
@@ -104,7 +131,17 @@ class EventRecorder:
         self.emit(obj, "Warning", reason, note, action=action)
 
     def emit(self, obj: Object, event_type: EventType, reason: str, note: str, *, action: str) -> None:
-        """Record an Event of ``obj``. Never put a secret into ``note``."""
+        """Record an Event of ``obj``. Never put a secret into ``note``.
+
+        Raises:
+            ValueError: the API server would reject ``reason`` or ``action``: they have 1 to 128 characters.
+        """
+        for name, value in (("reason", reason), ("action", action)):
+            if not 0 < len(value) <= _MAX_REASON_LENGTH:
+                raise ValueError(f"the {name} of an Event has 1 to {_MAX_REASON_LENGTH} characters: {value!r}")
+        if not self._spam_filter.allows(obj.metadata.uid, reason, self._runtime.clock.monotonic()):
+            log.debug("event dropped: too many of this object and reason", reason=reason, note=note)
+            return
         now = self._runtime.clock.now()
         queue = self._queues[crc32(obj.metadata.uid.encode()) % _WRITER_COUNT]
         try:
@@ -114,12 +151,13 @@ class EventRecorder:
 
     async def run(self) -> None:
         """Write Events until cancelled."""
-        writers = [self._runtime.spawn(self._run_writer(queue), "event writer") for queue in self._queues]
+        writers = Supervisor(self._runtime)
+        for queue in self._queues:
+            writers.start(partial(self._run_writer, queue), "event writer")
         try:
-            await asyncio.gather(*writers)
+            await asyncio.Event().wait()
         finally:
-            for writer in writers:
-                writer.cancel()
+            await writers.stop()
 
     async def _run_writer(self, queue: asyncio.Queue[_PendingEvent]) -> None:
         while True:
@@ -130,7 +168,7 @@ class EventRecorder:
                 # The next Event may succeed.
                 expected = isinstance(error, Forbidden) and error.namespace_terminating
                 level = logging.DEBUG if expected else logging.WARNING
-                log.log(level, "event not written", reason=pending.reason, note=pending.note, error=str(error))
+                log.log(level, "event not written", reason=pending.reason, note=pending.note, error=error_text(error))
             finally:
                 queue.task_done()
 
@@ -175,7 +213,9 @@ class EventRecorder:
     async def _create(self, pending: _PendingEvent) -> ObjectKey:
         obj, resource = pending.obj, type(pending.obj).api_resource
         suffix = f"{self._runtime.random.getrandbits(64):016x}"
-        name = f"{obj.metadata.name[:236].rstrip('-.')}.{suffix}"
+        prefix = obj.metadata.name[:236].rstrip("-.")
+        # Some kinds, such as ClusterRole, allow names that an Event cannot have.
+        name = f"{prefix if _DNS_SUBDOMAIN.fullmatch(prefix) else resource.kind.lower()}.{suffix}"
         namespace = obj.metadata.namespace or "default"
         event = _EventApply(
             metadata=meta.ObjectMeta(name=name, namespace=namespace),
@@ -200,9 +240,10 @@ class EventRecorder:
 
 
 def _truncate(note: str) -> str:
-    encoded = note.encode()
+    # A lone surrogate has no encoding.
+    encoded = note.encode(errors="replace")
     if len(encoded) <= _MAX_NOTE_BYTES:
-        return note
+        return encoded.decode()
     return f"{encoded[: _MAX_NOTE_BYTES - len('…'.encode())].decode(errors='ignore')}…"
 
 

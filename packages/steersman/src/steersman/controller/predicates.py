@@ -23,6 +23,7 @@ from typing import Any
 from steersman.cache import InformerEvent
 from steersman.controller.triggers import is_unchanged
 from steersman.meta import Object
+from steersman.meta.json_equality import equal_json
 from steersman.meta.selectors import label_matcher
 
 PredicateFunc = Callable[[InformerEvent[Any]], bool]
@@ -84,7 +85,7 @@ def field_changed(getter: Callable[[Any], object]) -> Predicate:
         old, new = event.old, event.new
         if old is None or new is None or is_unchanged(event):
             return True
-        return getter(old) != getter(new)
+        return not equal_json(getter(old), getter(new))
 
     return Predicate(predicate)
 

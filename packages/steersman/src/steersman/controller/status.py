@@ -13,7 +13,13 @@ from msgspec.structs import replace
 from steersman.cache import CachedClient
 from steersman.client.decode import decode_response
 from steersman.client.encode import status_document
-from steersman.client.managed_fields import applied_other_version, apply_would_change, owned_status_fields
+from steersman.client.managed_fields import (
+    applied_other_version,
+    apply_would_change,
+    owned_status_fields,
+    without_emptied_maps,
+)
+from steersman.client.previous_managers import take_over_fields
 from steersman.errors import ApiStatus, ConfigurationError, Conflict, NotFound
 from steersman.meta import Condition, Field, Object, encode, set_condition
 from steersman.meta.frozen import FrozenStruct
@@ -56,6 +62,8 @@ async def write_status(
         if attempt or newest is None:
             # A cache with a selector may not have the object.
             newest = await client.live.get(type(obj), obj.key)
+        if client.live.previous_field_managers:
+            newest = await take_over_fields(client.live, newest, "status")
         if applied_other_version(newest, manager):
             # A client drops the managedFields of other managers.
             newest = decode_response(await client.live.raw(obj.api_resource.path(obj.key)), type(obj))
@@ -63,7 +71,8 @@ async def write_status(
         status = merge_status(obj, newest, now, conditions, fields)
         document = status_document(newest, status, newest.metadata.resource_version)
         owned = owned_status_fields(newest, manager, document["status"])
-        document["status"] = _declared_fields(status, document["status"], owned, conditions, fields)
+        declared = _declared_fields(status, document["status"], owned, conditions, fields)
+        document["status"] = without_emptied_maps(declared, owned)
         if not apply_would_change(document, newest, manager, "status"):
             break
         try:

@@ -34,6 +34,7 @@ from steersman.errors import ConfigurationError, LeadershipLost, SteersmanError
 from steersman.manager.leader_election import LeaderElection
 from steersman.manager.manager import Manager
 from steersman.manager.options import ManagerOptions
+from steersman.manager.process_exit import CLEANUP_SECONDS, ExitDeadline
 from steersman.observability.logging import LogFormat, LogLevel, configure_logging
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ class ManagerFlags:
         return replace(options, cert_path=self.webhook_cert_path, **certificate)
 
     def run(self, setup: Callable[[Manager], None], *, name: str, **overrides: Any) -> None:
-        """Run a manager until SIGTERM.
+        """Run a manager until SIGTERM, on uvloop if it is installed.
 
         An error that the user can fix is printed in one line, and the exit code is 1.
 
@@ -207,7 +208,8 @@ class ManagerFlags:
         try:
             config = self.config()
             options = self.options(name, default_namespace=config.namespace, **overrides)
-            asyncio.run(_run(connect(config), options, setup))
+            with ExitDeadline() as deadline, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(_run(connect(config), options, setup, deadline))
         except LeadershipLost:
             # The manager has logged it. It needs no action, since another replica is the leader.
             sys.exit(1)
@@ -333,10 +335,27 @@ def _versions(package: str) -> str:
     return "\n".join(lines)
 
 
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return the factory of uvloop's event loop if ``steersman[uvloop]`` is installed."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        return None
+    return new_event_loop
+
+
 async def _run(
-    connection: AbstractAsyncContextManager[Transport], options: ManagerOptions, setup: Callable[[Manager], None]
+    connection: AbstractAsyncContextManager[Transport],
+    options: ManagerOptions,
+    setup: Callable[[Manager], None],
+    deadline: ExitDeadline,
 ) -> None:
     async with connection as transport:
         manager = Manager(transport, options)
         setup(manager)
-        await manager.run_until_signalled()
+        follow_task = asyncio.create_task(deadline.follow(manager), name="exit deadline")
+        try:
+            await manager.run_until_signalled()
+        finally:
+            follow_task.cancel()
+            deadline.set(CLEANUP_SECONDS)

@@ -31,6 +31,7 @@ from steersman.observability.gc_tuning import GCTuner
 from steersman.observability.heartbeat import Heartbeat, Watchdog
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime, SystemClock
+from steersman.observability.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -45,6 +46,7 @@ T = TypeVar("T", bound=Object)
 # Short, so that an unreachable API server does not delay the end of the process.
 _EVENT_FLUSH_TIMEOUT_SECONDS = 2.0
 _LEASE_RELEASE_TIMEOUT_SECONDS = 3.0
+_REMAINING_WORK_SECONDS = 1.0
 _CATCH_UP_RETRY_SECONDS = 1.0
 
 log = get_logger("manager")
@@ -69,7 +71,8 @@ class Manager:
         self._heartbeat = Heartbeat()
         self._trace_span: Callable[[ControllerSpec], TraceSpan] | None = None
         self._election_runner = self._new_election_runner()
-        uncached_client = Client(transport, field_manager=self.options.name)
+        previous = self.options.previous_field_managers
+        uncached_client = Client(transport, field_manager=self.options.name, previous_field_managers=previous)
         self.cache = Cache(uncached_client, runtime=self.runtime, namespaces=self.options.namespaces)
         self._traced_transport = self._with_tracing(transport)
         self.unfenced_client = self._cached_client(self._traced_transport)
@@ -79,7 +82,7 @@ class Manager:
         self._event_recorders: list[EventRecorder] = []
         self._controllers: list[Controller] = []
         self._permissions: list[Permission] = list(metrics_permissions(self.options))
-        self._tasks: list[asyncio.Task[Any]] = []
+        self._supervisor = Supervisor(self.runtime)
         self._webhooks: Webhooks | None = None
         self._webhook_server: WebhookServer | None = None
         self._watchdog: Watchdog | None = None
@@ -197,10 +200,7 @@ class Manager:
                 start_task.result()
                 await asyncio.wait(stop_tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (start_task, *stop_tasks):
-                task.cancel()
-            await asyncio.gather(start_task, *stop_tasks, return_exceptions=True)
-            await self._shut_down()
+            await _complete(self.runtime.spawn(self._shut_down(start_task, *stop_tasks), "shutdown"))
         if self._error is not None:
             raise self._error
 
@@ -221,6 +221,19 @@ class Manager:
     def stop(self) -> None:
         """Request a graceful shutdown; ``run`` returns afterwards."""
         self._stopping.set()
+
+    async def stopping(self) -> None:
+        """Wait until the manager stops, for whatever reason."""
+        tasks = [asyncio.ensure_future(event.wait()) for event in (self._stopping, self._failed)]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def leadership_lost(self) -> None:
+        """Wait until another replica may be the leader."""
+        await self._leadership_lost.wait()
 
     def _on_signal(self, signum: signal.Signals) -> None:
         if self._stopping.is_set():
@@ -247,7 +260,7 @@ class Manager:
         await self._endpoints.start()
         self._start_heartbeat()
         for recorder in self._event_recorders:
-            self._tasks.append(self.runtime.spawn(recorder.run(), "event recorder"))
+            self._supervisor.start(recorder.run, "event recorder")
         self.cache.start()
         await self.cache.wait_for_sync(self.options.cache_sync_timeout)
         if self._gc_tuner is not None:
@@ -295,7 +308,7 @@ class Manager:
         if not isinstance(self.runtime.clock, SystemClock):
             # Threads do not follow virtual time.
             return
-        self._tasks.append(self.runtime.spawn(self._heartbeat.run(), "heartbeat"))
+        self._supervisor.start(self._heartbeat.run, "heartbeat")
         if self.options.blocked_loop_limit > 0:
             self._watchdog = Watchdog(self._heartbeat, self.options.blocked_loop_limit)
             self._watchdog.start()
@@ -308,9 +321,16 @@ class Manager:
 
     # End
 
-    async def _shut_down(self) -> None:
-        """Stop workers, flush Events, release the Lease, then stop caches and endpoints."""
+    async def _shut_down(self, *run_tasks: asyncio.Task[Any]) -> None:
+        """Stop workers, flush Events, release the Lease, then stop caches and endpoints.
+
+        Args:
+            run_tasks: tasks of ``run``, which end first.
+        """
         self._stopping.set()
+        for task in run_tasks:
+            task.cancel()
+        await asyncio.gather(*run_tasks, return_exceptions=True)
         webhook_task = self.runtime.spawn(self._stop_webhooks(), "webhook shutdown")
         log.info("stopping controllers and runnables", grace_seconds=self.options.graceful_shutdown_timeout)
         await self._stop_work_gracefully()
@@ -321,7 +341,7 @@ class Manager:
             ):
                 log.warning("Events were dropped at shutdown")
         if self._election_runner is not None:
-            await self._wait_for_threads()
+            await self._wait_for_remaining_work()
             log.info("releasing leader lease")
             await _finish_within(self._election_runner.stop(), _LEASE_RELEASE_TIMEOUT_SECONDS)
         log.info("stopping caches and endpoints")
@@ -332,9 +352,7 @@ class Manager:
         await asyncio.gather(webhook_task, return_exceptions=True)
         await self.cache.stop()
         await self._endpoints.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._supervisor.stop()
         if self._watchdog is not None:
             self._watchdog.stop()
         if self._gc_tuner is not None:
@@ -355,21 +373,25 @@ class Manager:
             # No grace period: the new leader may already do the same work.
             await self._stop_work(0)
 
-    async def _wait_for_threads(self) -> None:
-        """Wait for threads of reconcilers.
+    async def _wait_for_remaining_work(self) -> None:
+        """Keep the Lease until threads and uncancellable work have ended.
 
-        The next leader must start after they have ended. A thread that does not end keeps the Lease until the
-        process is killed.
+        If they do not end, the failing liveness check requests that the process is killed.
         """
-        closed_task = self.runtime.spawn(self._wait_closed(), "threads of reconcilers")
+        closed_task = self.runtime.spawn(self._wait_closed(), "remaining work")
         lost_task = self.runtime.spawn(self._leadership_lost.wait(), "leadership lost")
-        await asyncio.wait((closed_task, lost_task), return_when=asyncio.FIRST_COMPLETED)
-        for task in (closed_task, lost_task):
+        tasks = (closed_task, lost_task)
+        done, _ = await asyncio.wait(tasks, timeout=_REMAINING_WORK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            log.warning("waiting for reconciles and runnables that have not stopped")
+            self.add_health_check("threads", lambda: "a reconciler or runnable did not stop within the grace period")
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
             task.cancel()
         await asyncio.gather(closed_task, lost_task, return_exceptions=True)
 
     async def _wait_closed(self) -> None:
-        await asyncio.gather(*(c.wait_closed() for c in self._controllers))
+        await asyncio.gather(self._runnables.wait_closed(), *(c.wait_closed() for c in self._controllers))
 
     async def _stop_work(self, grace: float) -> None:
         await asyncio.gather(self._runnables.stop(grace), *(c.stop(grace) for c in self._controllers))
@@ -401,6 +423,7 @@ class Manager:
             field_manager=self.options.name,
             observer=self.cache,
             write_log=WriteLog(self.cache.cached_version),
+            previous_field_managers=self.options.previous_field_managers,
         )
         return CachedClient(client, self.cache)
 
@@ -452,6 +475,19 @@ class Manager:
 
     def _describe_leadership(self) -> str:
         return "leader" if self.is_leader else "standby"
+
+
+async def _complete(task: asyncio.Task[None]) -> None:
+    """Wait for ``task``, also while the caller is cancelled again and again."""
+    cancellation: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is not None:
+        raise cancellation
+    task.result()
 
 
 async def _finish_within(work: Coroutine[Any, Any, object] | asyncio.Future[Any], seconds: float) -> bool:

@@ -19,6 +19,9 @@ class ManagerOptions:
 
     Attributes:
         name: field manager of all writes and source of Events; a DNS name such as ``steersman-databases``.
+        previous_field_managers: earlier names of the operator, or those of an operator that this one replaces. Before
+            the first apply of an object, their fields become those of ``name``, so that undeclared ones are removed.
+            Add ``name`` itself if earlier versions wrote by update or patch.
         instance: name of this replica, such as the name of the pod.
         namespaces: namespaces to watch. Defaults to all.
         leader_election: settings of leader election. Defaults to None, for a single replica.
@@ -41,6 +44,7 @@ class ManagerOptions:
     """
 
     name: str = "steersman"
+    previous_field_managers: tuple[str, ...] = ()
     instance: str = "steersman"
     namespaces: tuple[str, ...] = ()
     leader_election: LeaderElection | None = None

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from steersman.errors import error_text
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
 
@@ -62,6 +63,11 @@ class Runnables:
             for task in unfinished:
                 log.warning("runnable did not stop within the grace period", runnable=task.get_name())
 
+    async def wait_closed(self) -> None:
+        """Wait for runnables that ignore their cancellation."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
     def _spawn(self, runnable: _Runnable) -> None:
         task = self._runtime.spawn(runnable.run(), runnable.name)
         self._tasks.add(task)
@@ -69,6 +75,12 @@ class Runnables:
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("runnable failed", runnable=task.get_name(), error=str(error))
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() and not task.cancelling():
+            # Something that the runnable awaited was cancelled.
+            error = RuntimeError(f"runnable {task.get_name()} ended with CancelledError")
+        elif error is not None and not isinstance(error, Exception):
+            error = RuntimeError(f"runnable {task.get_name()} ended with {type(error).__name__}")
+        if error is not None:
+            log.error("runnable failed", runnable=task.get_name(), error=error_text(error))
             self._on_error(error)

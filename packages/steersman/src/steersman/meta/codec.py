@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
+from steersman.errors import error_text
 from steersman.meta.duration import Duration
 from steersman.meta.frozen import FrozenDict
 from steersman.meta.go_json import MicroTime, frozen_json
@@ -71,15 +72,43 @@ _encoder = msgspec.json.Encoder(enc_hook=_encode_hook)
 def decode(data: bytes | msgspec.Raw, kind: type[T]) -> T:
     """Decode JSON to an instance of ``kind``. Unknown fields are dropped.
 
+    A top-level field that is null, such as ``status: null``, counts as absent.
+
     Args:
         data: UTF-8 JSON document.
         kind: type of the result.
 
     Raises:
-        msgspec.ValidationError: a field does not have the type that ``kind`` declares. The message names its path.
+        msgspec.ValidationError: a field does not have the type that ``kind`` declares: the message names its path.
+            Also if ``data`` is nested too deeply, or the class of a field raised any exception.
         msgspec.DecodeError: ``data`` is not JSON.
     """
-    return _decoder(kind)(data)
+    # A malformed ``kind`` is an error of the program, not of one object.
+    decoder = _decoder(kind)
+    try:
+        try:
+            return decoder(data)
+        except msgspec.ValidationError:
+            content = msgspec.json.decode(data)
+            if not isinstance(content, dict) or None not in content.values():
+                raise
+        document = cast("dict[str, Any]", content)
+        present = {name: value for name, value in document.items() if value is not None}
+        return decoder(msgspec.json.encode(present))
+    except msgspec.DecodeError:
+        raise
+    except BaseException as error:
+        raise _validation_error(error) from error
+
+
+def _validation_error(error: BaseException) -> msgspec.ValidationError:
+    """Return the error for an exception of a hook or the parser.
+
+    One object must not end the list or watch of its kind, so any exception counts.
+    """
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        raise error
+    return msgspec.ValidationError(f"{type(error).__name__}: {error_text(error)}")
 
 
 def decode_builtins(value: Any, kind: type[T]) -> T:
@@ -92,9 +121,14 @@ def decode_builtins(value: Any, kind: type[T]) -> T:
     Raises:
         msgspec.ValidationError: a field does not have the type that ``kind`` declares. The message names its path.
     """
-    if hasattr(kind, "decode_wire"):
-        return decode(encode(value), kind)
-    return msgspec.convert(value, kind, dec_hook=_decode_hook)
+    try:
+        if hasattr(kind, "decode_wire"):
+            return decode(encode(value), kind)
+        return msgspec.convert(value, kind, dec_hook=_decode_hook)
+    except msgspec.DecodeError:
+        raise
+    except BaseException as error:
+        raise _validation_error(error) from error
 
 
 def encode(value: Any) -> bytes:

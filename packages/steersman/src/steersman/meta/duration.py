@@ -9,6 +9,7 @@ from functools import total_ordering
 
 PATTERN = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
 
+_MAX_LENGTH = 256
 _SECOND = 10**9
 _FRACTIONS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6}
 _NANOSECONDS = {**_FRACTIONS, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
@@ -33,6 +34,8 @@ class Duration:
     def __init__(self, value: str | timedelta) -> None:
         # A decoded value may have any type.
         self._text = _format(value) if isinstance(value, timedelta) else str(value)
+        if len(self._text) > _MAX_LENGTH:
+            raise ValueError(f"a duration has at most {_MAX_LENGTH} characters, not {len(self._text)}")
         if not _COMPILED_PATTERN.match(self._text):
             raise ValueError(f"{value!r} is not a duration: write numbers with units, such as 90s or 1h30m")
         amount = sum((Decimal(n) * _NANOSECONDS[unit] for n, unit in _PART.findall(self._text)), Decimal(0))

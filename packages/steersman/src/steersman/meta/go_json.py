@@ -13,6 +13,9 @@ from steersman.meta.quantity import Quantity
 
 T = TypeVar("T")
 
+MAX_JSON_DEPTH = 200
+"""Levels of free-form JSON in an object. The API server accepts 10,000, and Python recurses through fewer."""
+
 if TYPE_CHECKING:
     NullableTuple: TypeAlias = tuple[T, ...]
     """List that Go encodes as ``null`` when it is empty. ``null_is_empty`` replaces the ``null``."""
@@ -40,14 +43,20 @@ def null_is_empty(struct: FrozenStruct, field: str) -> None:
         force_setattr(struct, field, ())
 
 
-def frozen_json(value: Any) -> Any:
-    """Return a deeply immutable copy of dicts, lists and scalars."""
+def frozen_json(value: Any, *, depth: int = MAX_JSON_DEPTH) -> Any:
+    """Return a deeply immutable copy of dicts, lists and scalars.
+
+    Raises:
+        ValueError: ``value`` is nested deeper than ``depth``. Code that recurses over it could fail.
+    """
+    if not isinstance(value, dict | list | tuple):
+        return value
+    if depth == 0:
+        raise ValueError(f"JSON is nested deeper than {MAX_JSON_DEPTH} levels")
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        return FrozenDict({k: frozen_json(v) for k, v in members.items()})
-    if isinstance(value, list | tuple):
-        return tuple(frozen_json(v) for v in cast("list[Any]", value))
-    return value
+        return FrozenDict({k: frozen_json(v, depth=depth - 1) for k, v in members.items()})
+    return tuple([frozen_json(v, depth=depth - 1) for v in cast("list[Any]", value)])
 
 
 def freeze_json(struct: FrozenStruct, *fields: str) -> None:

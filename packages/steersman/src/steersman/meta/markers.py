@@ -69,7 +69,7 @@ class Field(Struct, frozen=True, kw_only=True):
         min_properties: minimum number of keys of a map.
         max_properties: maximum number of keys of a map.
         default: default set by the API server. Needed if it differs from the Python default, or if that is None or
-            empty.
+            empty. With None it sets none: GitOps tools report defaults inside list items as changes.
         title: short name for user interfaces.
         description: replaces the docstring below the attribute.
         example: example value for documentation.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
-from functools import cache
+from functools import lru_cache
 
 _POSIX = {
     "alnum": "0-9A-Za-z",
@@ -33,7 +33,10 @@ _REPEAT = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
 _MAX_REPEATS = 1000
 _MAX_DEPTH = 100
 _GROUP = re.compile(r"\(\?(?:P?<(?P<name>[0-9A-Za-z_]+)>|(?P<flags>[imsU]*(?:-[imsU]+)?)(?P<end>[:)]))")
-_SIMPLE_ESCAPES = frozenset("aftnrvbBdDwWAz.0")
+_DIGITS = re.compile(r"\\(?:x\{([0-9A-Fa-f]+)\}|x([0-9A-Fa-f]{2})|(0[0-7]{0,2}|[1-7][0-7]{1,2}))")
+_SIMPLE_ESCAPES = frozenset("bBdDwWAz")
+_CONTROLS = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
+_PERL_CLASSES = {r"\d": r"\d", r"\D": r"\D", r"\w": r"\w", r"\W": r"\W", r"\s": r"\t\n\f\r ", r"\S": r"\S\v"}
 
 
 class PatternError(Exception):
@@ -44,18 +47,19 @@ class UnsupportedPattern(Exception):
     """Go may accept the pattern, but it cannot be translated. The message names the construct."""
 
 
-@cache
-def compile_pattern(pattern: str) -> re.Pattern[str]:
+@lru_cache(maxsize=1024)
+def compile_pattern(pattern: str, *, syntax_only: bool = False) -> re.Pattern[str]:
     """Compile a pattern of RE2.
 
     Args:
         pattern: regular expression in the syntax of RE2.
+        syntax_only: only check the syntax, which is fast for large classes too. Do not match with the result.
 
     Raises:
         PatternError: the pattern is invalid in RE2.
         UnsupportedPattern: the pattern uses a class or a flag that cannot be translated.
     """
-    translated = _Translator(pattern).translate()
+    translated = _Translator(pattern, syntax_only).translate()
     try:
         return re.compile(translated, re.ASCII)
     except re.error as error:
@@ -65,8 +69,8 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 class _Translator:
     """Translates a pattern in one pass."""
 
-    def __init__(self, pattern: str) -> None:
-        self._text = pattern
+    def __init__(self, pattern: str, syntax_only: bool) -> None:
+        self._text, self._syntax_only = pattern, syntax_only
         self._position = 0
         self._output: list[str] = []
         # Per open group: number of Python groups opened by inline flags, which end with the group.
@@ -114,14 +118,12 @@ class _Translator:
                 self._quantifier(char)
             case "{" if found := _REPEAT.match(self._text, self._position):
                 self._counted_quantifier(found)
-            case "{" | "}":
-                self._emit(f"\\{char}", 1)
             case "$":
                 self._emit("$" if self._multiline[-1] else r"\Z", 1)
             case "|":
                 self._emit("|", 1, repeatable=False)
             case _:
-                self._emit(char, 1)
+                self._emit(f"\\{char}" if char in "{}" else char, 1)
 
     def _group(self) -> None:
         found = _GROUP.match(self._text, self._position)
@@ -139,6 +141,7 @@ class _Translator:
             raise UnsupportedPattern(f"the flag U in the pattern {self._text!r}")
         on, _, off = flags.partition("-")
         multiline = (self._multiline[-1] or "m" in on) and "m" not in off
+        flags = "" if self._syntax_only else flags
         if found["end"] == ":":
             self._open_group(f"(?{flags}:", len(found[0]), multiline=multiline)
         else:
@@ -194,49 +197,48 @@ class _Translator:
         char = self._text[at + 1]
         if char in "pP":
             raise UnsupportedPattern(f"the Unicode class in the pattern {self._text!r}")
-        digits = re.compile(r"\\x(?:\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{2}))").match(self._text, at)
-        if digits and (code_point := int(digits[1] or digits[2], 16)) <= sys.maxunicode:
-            return re.escape(chr(code_point)), len(digits[0])
-        known = char in _SIMPLE_ESCAPES or re.compile(r"\\[1-7][0-7]").match(self._text, at)
-        if not known and (char.isalnum() or not char.isascii()):
+        digits = _DIGITS.match(self._text, at)
+        if digits and (code := int(digits[1] or digits[2] or digits[3], 8 if digits[3] else 16)) <= sys.maxunicode:
+            return re.escape(chr(code)), len(digits[0])
+        if char in _CONTROLS:
+            return re.escape(_CONTROLS[char]), 2
+        if char not in _SIMPLE_ESCAPES and (char.isalnum() or not char.isascii()):
             raise self._error("invalid escape sequence", f"\\{char}")
         return f"\\{char}", 2
 
     def _class(self) -> None:
-        start, at = self._position, self._position + 1
-        out = ["["]
-        if self._text.startswith("^", at):
-            out.append("^")
-            at += 1
-        first = True
-        while True:
+        start = self._position
+        at = start + 1 + self._text.startswith("^", start + 1)
+        out = [self._text[start:at]]
+        while not self._text.startswith("]", at) or len(out) == 1:
             if at >= len(self._text):
                 raise self._error("missing closing ]", self._text[start:])
-            char = self._text[at]
-            if char == "]" and not first:
-                break
-            first = False
             text, length = self._class_item(at)
             out.append(text)
             at += length
-        self._emit("".join(out) + "]", at + 1 - start)
+        self._emit("[a]" if self._syntax_only else "".join(out) + "]", at + 1 - start)
 
     def _class_item(self, at: int) -> tuple[str, int]:
-        char = self._text[at]
         if found := re.compile(r"\[:(\^?)(.*?):\]", re.DOTALL).match(self._text, at):
             if found[2] not in _POSIX:
                 raise self._error("invalid character class range", found[0])
             if found[1]:
                 raise UnsupportedPattern(f"the negated class in the pattern {self._text!r}")
             return _POSIX[found[2]], len(found[0])
-        if char == "\\" and at + 1 < len(self._text):
-            if self._text[at + 1] == "s":
-                return r"\t\n\f\r ", 2
-            if self._text[at + 1] == "b":  # a backspace in Python
-                raise self._error("invalid escape sequence", r"\b")
-            return self._translate_escape(at)
-        if span := re.compile(r"([^\\\]])-([^\\\]])").match(self._text, at):
-            if span[2] < span[1]:
-                raise self._error("invalid character class range", span[0])
-            return f"{re.escape(span[1])}-{re.escape(span[2])}", 3
-        return (f"\\{char}" if char in "[]&~|" else char), 1
+        low, length = self._class_char(at)
+        if low in _PERL_CLASSES or not re.compile(r"-[^]]", re.DOTALL).match(self._text, at + length):
+            return _PERL_CLASSES.get(low, re.escape(low)), length
+        high, high_length = self._class_char(at + length + 1)
+        length += 1 + high_length
+        if len(high) > 1 or high < low:
+            raise self._error("invalid character class range", self._text[at : at + length])
+        return f"{re.escape(low)}-{re.escape(high)}", length
+
+    def _class_char(self, at: int) -> tuple[str, int]:
+        escape = self._text[at : at + 2]
+        if escape in _PERL_CLASSES:
+            return escape, 2
+        text, length = self._translate_escape(at) if escape[0] == "\\" and escape[1:] else (escape[0], 1)
+        if len(text) > 1 and text[1].isalnum():  # such as \b
+            raise self._error("invalid escape sequence", escape)
+        return text[-1], length

@@ -9,6 +9,8 @@ from functools import total_ordering
 PATTERN = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$"
 
 _PARTS = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]+))?")
+# A longer text costs time and no API server writes one. 2^63-1 has 19 digits.
+_MAX_LENGTH = 4096
 _MAX_VALUE = Decimal(2**63 - 1)
 _SUFFIXES: dict[str | None, Decimal] = {
     None: Decimal(1),
@@ -34,6 +36,8 @@ class Quantity:
 
     def __init__(self, text: str | int | float) -> None:
         self._text = str(text)
+        if len(self._text) > _MAX_LENGTH:
+            raise ValueError(f"a quantity has at most {_MAX_LENGTH} characters, not {len(self._text)}")
         parts = _PARTS.fullmatch(self._text)
         if parts is None:
             raise ValueError(f"{self._text!r} is not a quantity: write a number with a unit, such as 10Gi or 500m")

@@ -15,9 +15,11 @@ import msgspec
 
 from steersman.errors import StatusCause
 from steersman.meta import FrozenStruct, Object, decode, encode
+from steersman.meta.json_equality import equal_json
 from steersman.meta.json_patch import diff
 from steersman.observability.logging import get_logger
 from steersman.webhook import metrics
+from steersman.webhook.bounds import size_violations
 from steersman.webhook.declaration import MUTATE_VERB, VALIDATE_VERB, Webhook
 from steersman.webhook.merge import merge_changes
 from steersman.webhook.request import AdmissionRequest
@@ -112,7 +114,7 @@ class AdmissionHandler(Generic[T]):
         self, request: AdmissionRequest, objects: _RequestObjects, warnings: list[AdmissionWarning]
     ) -> dict[str, Any]:
         raw = _require_object(objects.object)
-        before = self._decode(raw)
+        before = self._decode_sized(raw, objects)
         after = before
         for defaulter in self._webhook.defaulters:
             after = await _maybe_await(defaulter(after, request))
@@ -120,7 +122,7 @@ class AdmissionHandler(Generic[T]):
                 raise TypeError(
                     f"defaulting handler returned {type(after).__name__} instead of {self._webhook.kind.__name__}"
                 )
-        if after == before:
+        if equal_json(after, before):
             return {"allowed": True}
         document = msgspec.json.decode(raw)
         patched = merge_changes(document, before, after)
@@ -135,11 +137,14 @@ class AdmissionHandler(Generic[T]):
         self, request: AdmissionRequest, objects: _RequestObjects, warnings: list[AdmissionWarning]
     ) -> dict[str, Any]:
         if request.operation == "DELETE":
-            old = self._decode_old(objects)
-            handlers = self._webhook.deletion_validators if old is not None else ()
-            findings = [await _collect_findings(handler(old, request)) for handler in cast("Sequence[Any]", handlers)]
+            deletion_handlers = self._webhook.deletion_validators
+            if not deletion_handlers:
+                return {"allowed": True}
+            stored = self._decode_deleted(objects)
+            findings = [await _collect_findings(handler(stored, request)) for handler in deletion_handlers]
         else:
-            obj, old = self._decode(_require_object(objects.object)), self._decode_old(objects)
+            obj = self._decode_sized(_require_object(objects.object), objects)
+            old = self._decode_old(objects)
             findings = [await _collect_findings(handler(obj, old, request)) for handler in self._webhook.validators]
         causes = [f for found in findings for f in found if isinstance(f, FieldError)]
         warnings += [f for found in findings for f in found if isinstance(f, AdmissionWarning)]
@@ -154,6 +159,34 @@ class AdmissionHandler(Generic[T]):
         except msgspec.ValidationError as error:
             raise _AdmissionDenied(
                 422, "Invalid", f"object does not match {self._webhook.kind.__name__}: {error}"
+            ) from error
+
+    def _decode_sized(self, raw: msgspec.Raw, objects: _RequestObjects) -> T:
+        """Decode the new object. Sizes over the limits of the schema are denied, unless the old object has them."""
+        obj = self._decode(raw)
+        stored: set[str] | None = None
+        for violation in size_violations(obj, self._webhook.kind):
+            if stored is None:
+                stored = set(size_violations(self._decode_old(objects), self._webhook.kind))
+            if violation not in stored:
+                raise _AdmissionDenied(422, "Invalid", f"object exceeds a limit of its schema: {violation}")
+        return obj
+
+    def _decode_deleted(self, objects: _RequestObjects) -> T:
+        """The object that a delete removes.
+
+        If no handler can check it, the delete is denied. An update can correct the object.
+        """
+        if _is_empty(objects.old_object):
+            raise _AdmissionDenied(400, "BadRequest", "AdmissionReview has no oldObject")
+        try:
+            return decode(objects.old_object, self._webhook.kind)
+        except msgspec.ValidationError as error:
+            raise _AdmissionDenied(
+                422,
+                "Invalid",
+                f"deletion cannot be checked: the stored object does not match {self._webhook.kind.__name__}. "
+                f"Correct it first: {error}",
             ) from error
 
     def _decode_old(self, objects: _RequestObjects) -> T | None:

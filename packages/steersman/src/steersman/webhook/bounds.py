@@ -1,7 +1,8 @@
 """Checks the declared bounds of values, without a schema.
 
 The API server validates an object before its conversion, and not after it. A conversion that reads fields from an
-annotation therefore checks them itself.
+annotation therefore checks them itself. Anybody who reaches the port can send a review, so the sizes of its objects
+are checked before any handler runs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, cast, get_args, get_origin
 from steersman.meta import Field, FrozenDict, FrozenStruct, to_builtins
 from steersman.meta.patterns import UnsupportedPattern, compile_pattern
 from steersman.webhook.type_hints import split_markers, struct_fields
+
+_PLAIN = (bool, int, float, str)
 
 
 def bound_violations(value: Any, hint: Any, path: str = "") -> Iterator[str]:
@@ -30,22 +33,59 @@ def bound_violations(value: Any, hint: Any, path: str = "") -> Iterator[str]:
     markers, hint = split_markers(hint)
     for marker in markers:
         yield from _marker_violations(marker, value, path)
+    for part, part_hint, part_path in _parts(value, hint, path):
+        yield from bound_violations(part, part_hint, part_path)
+
+
+def size_violations(value: Any, hint: Any, path: str = "") -> Iterator[str]:
+    """Yield one message per part of ``value`` that exceeds its maximum size. See ``bound_violations``."""
+    markers, hint = split_markers(hint)
+    for marker in markers:
+        size, _, maximum, unit = _size(marker, value)
+        if maximum is not None and size > maximum:
+            yield f"{path} must be at most {maximum}{unit}, but is {size}"
+            return
+    for part, part_hint, part_path in _parts(value, hint, path):
+        yield from size_violations(part, part_hint, part_path)
+
+
+def _parts(value: Any, hint: Any, path: str) -> Iterator[tuple[Any, Any, str]]:
+    """Yield the fields or items of ``value`` with their types and paths."""
     if isinstance(value, FrozenStruct):
+        if type(value).__module__.startswith("steersman.api."):
+            # Generated types have no markers.
+            return
         for field in struct_fields(type(value)):
             content = getattr(value, field.name)
             if content != field.default and field.name != "metadata":
-                yield from bound_violations(content, field.type, f"{path}.{field.encode_name}")
+                yield content, field.type, f"{path}.{field.encode_name}"
     elif isinstance(value, tuple) and get_origin(hint) is tuple:
+        if (item_hint := get_args(hint)[0]) in _PLAIN:
+            # A review may have millions of them.
+            return
         for position, item in enumerate(cast("tuple[Any, ...]", value)):
-            yield from bound_violations(item, get_args(hint)[0], f"{path}[{position}]")
+            yield item, item_hint, f"{path}[{position}]"
     elif isinstance(value, FrozenDict) and get_origin(hint) is FrozenDict:
         for name, content in cast("FrozenDict[str, Any]", value).items():
-            yield from bound_violations(content, get_args(hint)[1], f"{path}.{name}")
+            yield content, get_args(hint)[1], f"{path}.{name}"
+
+
+def _size(marker: Field, value: Any) -> tuple[int, int | None, int | None, str]:
+    """Return the size of ``value``, its minimum, its maximum and their unit."""
+    if isinstance(value, str):
+        return len(value), marker.min_length, marker.max_length, " characters long"
+    if isinstance(value, tuple):
+        return len(cast("tuple[Any, ...]", value)), marker.min_items, marker.max_items, " items long"
+    if isinstance(value, FrozenDict):
+        size = len(cast("FrozenDict[str, Any]", value))
+        return size, marker.min_properties, marker.max_properties, " keys long"
+    return 0, None, None, ""
 
 
 def _marker_violations(marker: Field, value: Any, path: str) -> Iterator[str]:
+    size, minimum, maximum, unit = _size(marker, value)
+    yield from _limit_violations(size, minimum, maximum, path, unit)
     if isinstance(value, str):
-        yield from _limit_violations(len(value), marker.min_length, marker.max_length, path, " characters long")
         if marker.pattern is not None and not _matches(marker.pattern, value):
             yield f"{path} must match {marker.pattern}, but is {value!r}"
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -55,12 +95,7 @@ def _marker_violations(marker: Field, value: Any, path: str) -> Iterator[str]:
         if marker.lt is not None and value >= marker.lt:
             yield f"{path} must be less than {marker.lt}, but is {value}"
     elif isinstance(value, tuple):
-        items = cast("tuple[Any, ...]", value)
-        yield from _limit_violations(len(items), marker.min_items, marker.max_items, path, " items long")
-        yield from _duplicate_violations(marker, items, path)
-    elif isinstance(value, FrozenDict):
-        size = len(cast("FrozenDict[str, Any]", value))
-        yield from _limit_violations(size, marker.min_properties, marker.max_properties, path, " keys long")
+        yield from _duplicate_violations(marker, cast("tuple[Any, ...]", value), path)
 
 
 def _limit_violations(

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from steersman.errors import ConfigurationError
-from steersman.meta import FrozenStruct, Object, decode_builtins, encode
+from steersman.meta import FrozenStruct, Object, decode, decode_builtins, encode
 from steersman.observability.logging import get_logger
 from steersman.webhook import metrics
 from steersman.webhook.admission import ReviewResponse
@@ -161,7 +161,7 @@ class ConversionHandler:
     async def handle(self, body: bytes, seconds: float) -> ReviewResponse:
         """Respond to a review. ``seconds`` is ignored, since conversions do not wait."""
         try:
-            review = msgspec.json.decode(body, type=_ConversionReview)
+            review = decode(body, _ConversionReview)
         except msgspec.DecodeError as error:
             return ReviewResponse(400, f"request body is not a ConversionReview: {error}\n".encode())
         if (review.api_version, review.kind) != (_TYPE_META["apiVersion"], _TYPE_META["kind"]):

@@ -117,7 +117,10 @@ class Webhook(Generic[T]):
         return self
 
     def validates_deletion(self, handler: DeletionValidator[T]) -> Webhook[T]:
-        """Add a handler that validates deletes. Raises like ``defaults``."""
+        """Add a handler that validates deletes. Raises like ``defaults``.
+
+        The delete of a stored object that does not match its type is denied, because no handler can check it.
+        """
         self.deletion_validators.append(_adapt_handler(handler, 1))
         return self
 

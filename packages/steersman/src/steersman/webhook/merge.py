@@ -13,6 +13,7 @@ from msgspec import UNSET
 from msgspec.structs import FieldInfo
 
 from steersman.meta import FrozenStruct, Unstructured, to_builtins
+from steersman.meta.json_equality import equal_json
 from steersman.webhook.type_hints import struct_fields
 
 _Json = dict[str, Any]
@@ -29,7 +30,7 @@ def merge_changes(document: Any, before: Any, after: Any) -> Any:
         return to_builtins(after)
     if isinstance(before, FrozenStruct) and type(before) is type(after):
         return _merge_struct(_as_mapping(document), before, after)
-    if before == after:
+    if equal_json(before, after):
         return document
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         return _merge_mapping(_as_mapping(document), cast("_Json", before), cast("_Json", after))
@@ -42,7 +43,9 @@ def _merge_struct(document: _Json, before: FrozenStruct, after: FrozenStruct) ->
     result = document
     for field in struct_fields(type(before)):
         old_value, new_value = getattr(before, field.name), getattr(after, field.name)
-        if old_value is new_value or (old_value == new_value and not _is_newly_present(field, old_value, new_value)):
+        if old_value is new_value or (
+            equal_json(old_value, new_value) and not _is_newly_present(field, old_value, new_value)
+        ):
             continue
         if result is document:
             result = dict(document)
@@ -67,7 +70,7 @@ def _merge_mapping(document: _Json, before: _Json, after: _Json) -> _Json:
     changed = {
         k: merge_changes(document.get(k), before.get(k), v)
         for k, v in after.items()
-        if k not in before or before[k] != v
+        if k not in before or not equal_json(before[k], v)
     }
     return unchanged | changed
 
@@ -95,10 +98,10 @@ def _merge_items(document: Any, before: Sequence[Any], after: Sequence[Any]) -> 
 def _find_source_index(
     item: Any, index: int, before: Sequence[Any], unmatched: list[int], *, same_length: bool
 ) -> int | None:
-    if index in unmatched and before[index] == item:
+    if index in unmatched and equal_json(before[index], item):
         return index
     for other in unmatched:
-        if before[other] == item:
+        if equal_json(before[other], item):
             return other
     name = getattr(item, "name", None)
     if name:

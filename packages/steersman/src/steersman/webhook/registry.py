@@ -24,6 +24,7 @@ T = TypeVar("T", bound=Object)
 _MAX_ADMISSION_BYTES = 7 << 20
 # A review has as many objects as a page of a list.
 _MAX_CONVERSION_BYTES = 64 << 20
+_MAX_TOTAL_ADMISSION_BYTES = 32 << 20
 _CONVERSION_TIMEOUT_SECONDS = 30.0
 # Leaves time for the response to arrive.
 _TIMEOUT_MARGIN_RATIO = 0.1
@@ -113,6 +114,11 @@ class Webhooks:
         if path == CONVERT_PATH and self._conversion.conversions:
             return _MAX_CONVERSION_BYTES
         return _MAX_ADMISSION_BYTES if any(path in w.paths for w in self.admission) else 0
+
+    @property
+    def max_total_body_size(self) -> int:
+        """Maximum bytes of all bodies: twice the largest one."""
+        return 2 * _MAX_CONVERSION_BYTES if self._conversion.conversions else _MAX_TOTAL_ADMISSION_BYTES
 
     async def handle(self, path: str, query: str, body: bytes) -> ReviewResponse:
         """Respond to a review that was posted to ``path``."""

@@ -17,7 +17,7 @@ from database_support.servers.process import free_port
 from steersman.api.core_v1 import ConfigMap, Secret
 from steersman.client import Client, MergePatch
 from steersman.errors import ApiError, Invalid, SteersmanError
-from steersman.manager import Manager, ManagerOptions
+from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, Resource, Spec, Status, resource, unstructured
 from steersman.observability.runtime import Runtime, SystemClock
 from steersman.webhook import Conversion, FieldError, Rotation, Spoke, WebhookOptions, WebhookServerOptions
@@ -119,7 +119,7 @@ class OffsetClock(SystemClock):
 class Replica:
     """A process of the operator."""
 
-    def __init__(self, client: Client, port: int, clock: OffsetClock) -> None:
+    def __init__(self, client: Client, port: int, clock: OffsetClock, election: LeaderElection | None = None) -> None:
         self.port = free_port()
         serving = WebhookServerOptions(
             url=f"https://127.0.0.1:{port}",
@@ -132,7 +132,9 @@ class Replica:
         )
         health = f"127.0.0.1:{free_port()}"
         self._readyz = f"http://{health}/readyz"
-        options = ManagerOptions(name="webapps", webhooks=serving, health_probe_bind_address=health)
+        options = ManagerOptions(
+            name="webapps", webhooks=serving, health_probe_bind_address=health, leader_election=election
+        )
         self.manager = Manager(client.transport, options, Runtime(clock=clock))
         setup(self.manager)
         self._task = asyncio.create_task(self.manager.run())
@@ -170,8 +172,8 @@ class WebhookCluster:
         self._stack.callback(server.close)
         self.port = server.sockets[0].getsockname()[1]
 
-    async def start_replica(self) -> Replica:
-        replica = Replica(self.client, self.port, self.clock)
+    async def start_replica(self, election: LeaderElection | None = None) -> Replica:
+        replica = Replica(self.client, self.port, self.clock, election)
         self._stack.push_async_callback(replica.stop)
         await replica.ready()
         self.balancer.ports.append(replica.port)
@@ -294,6 +296,23 @@ async def test_no_request_fails_while_certificates_and_replicas_change(envtest: 
         await asyncio.gather(*users, return_exceptions=True)
         assert failures == []
         assert first is not None
+
+
+async def test_standby_replica_serves_reviews(envtest: Envtest) -> None:
+    async with webhook_cluster(envtest) as (cluster, _):
+        election = LeaderElection(name="webapps", namespace="default")
+        replicas = [await cluster.start_replica(election) for _ in range(2)]
+
+        async def elected() -> bool:
+            return any(replica.manager.is_leader for replica in replicas)
+
+        await _wait_until(elected)
+        (standby,) = (replica for replica in replicas if not replica.manager.is_leader)
+        cluster.balancer.ports = [standby.port]
+        assert (await cluster.client.create(webapp("standby", 7), dry_run=True)).spec.colour == "red"
+        with pytest.raises(Invalid, match=r"spec\.watts: must be 100 or less"):
+            await cluster.client.create(webapp("standby", 101), dry_run=True)
+        assert not standby.manager.is_leader
 
 
 async def _rotate_certificate(cluster: WebhookCluster) -> None:

@@ -7,9 +7,10 @@ import pytest
 from framework_support.apply_configurations import statefulset
 from framework_support.controller_env import NAMESPACE, ControllerEnv, eventually, key
 from framework_support.widget import Widget, WidgetStatus
-from steersman.api.apply import core, meta
+from steersman.api.apply import core, meta, scheduling
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap
+from steersman.api.scheduling_v1 import PriorityClass
 from steersman.client import Client, HttpRequest, MergePatch
 from steersman.errors import CacheNotSynced, Conflict, ConnectionFailed, Invalid, NotFound
 from steersman.meta import FrozenDict, Object, ObjectKey, ObjectMeta, unstructured
@@ -292,3 +293,18 @@ async def test_objects_are_found_by_an_index() -> None:
             await world.cached.list(Widget, index=("width", "9"))
         with pytest.raises(ValueError, match="ConfigMap is not cached"):
             await world.cached.list(ConfigMap, index=("depth", "9"))
+
+
+@virtual_time
+async def test_apply_restores_field_when_generation_is_constant() -> None:
+    world = ControllerEnv()
+    config = scheduling.PriorityClass(metadata=meta.ObjectMeta(name="urgent"), value=5, description="ours")
+    async with world.running_cache(PriorityClass):
+        cached = world.cached
+        for _ in range(2):
+            await cached.apply(config)
+        other = Client(world.server, field_manager="other")
+        await other.patch(PriorityClass, config.key, MergePatch({"description": "theirs"}))
+        await world.cache.catch_up()
+        assert (await cached.get(PriorityClass, config.key)).metadata.generation == 1
+        assert (await cached.apply(config)).description == "ours"

@@ -8,6 +8,7 @@ response to one of our writes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Coroutine, Generator
 from dataclasses import dataclass
 from types import coroutine
@@ -27,6 +28,8 @@ from steersman.client.decode import ObjectList
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime, SystemClock
 
+# make simulate runs more.
+EXAMPLES = 200 if os.environ.get("SIMULATE") == "whole" else 50
 NAMES = st.sampled_from("ab")
 IN, OUT = {"in": "yes"}, {"in": "no"}
 LABELS = st.sampled_from((IN, IN, OUT))
@@ -334,7 +337,7 @@ def test_reads_are_monotonic_under_interleavings(opaque: bool, selective: bool) 
     run_state_machine_as_test(  # pyright: ignore[reportUnknownMemberType]
         machine,
         settings=settings(
-            max_examples=100,
+            max_examples=EXAMPLES,
             derandomize=True,
             stateful_step_count=40,
             deadline=None,

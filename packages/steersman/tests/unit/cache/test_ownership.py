@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from framework_support.controller_env import NAMESPACE, ControllerEnv, key
+from framework_support.gadget import Gadget, GadgetSpec
 from steersman.api.apply import core, meta, rbac
 from steersman.api.core_v1 import ConfigMap, Namespace
 from steersman.api.rbac_v1 import ClusterRole
 from steersman.cache import InformerOptions
 from steersman.errors import AlreadyOwned, ConnectionFailed, NotOwned
-from steersman.meta import ObjectKey, metadata_only
+from steersman.meta import ApplyConfiguration, FrozenStruct, ObjectKey, ObjectMeta, metadata_only, unstructured
 from steersman_testing import matching, virtual_time
 
 CM = key("cm")
@@ -194,3 +196,65 @@ async def test_namespace_of_cluster_scoped_object_is_ignored() -> None:
             await world.cached.apply(declared, owner=await world.client.get(Namespace, ObjectKey("", NAMESPACE)))
         with pytest.raises(ValueError, match="namespace"):
             await world.cached.apply(declared, owner=world.read_widget("a"), adopt=True)
+
+
+class GadgetSpecApply(FrozenStruct):
+    text: str
+
+
+class GadgetApply(ApplyConfiguration[Gadget]):
+    read_type = Gadget
+    spec: GadgetSpecApply
+
+
+GADGET = GadgetApply(metadata=meta.ObjectMeta(name="g", namespace=NAMESPACE), spec=GadgetSpecApply(text="ours"))
+UNDECODABLE = {
+    "apiVersion": Gadget.api_resource.api_version,
+    "kind": "Gadget",
+    "metadata": {"name": "g", "namespace": NAMESPACE},
+    "spec": {"replicas": "many", "text": "theirs"},
+}
+
+
+@pytest.mark.parametrize("found_by", ["list", "watch", "relist"])
+@virtual_time
+async def test_apply_over_undecodable_object_raises(found_by: str) -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    world.server.register(Gadget.api_resource)
+    owner, untyped = world.read_widget("a"), unstructured(Gadget.api_resource)
+    if found_by != "watch":
+        world.server.load(UNDECODABLE)
+    async with world.running_cache(Gadget):
+        if found_by == "watch":
+            world.server.load(UNDECODABLE)
+        if found_by == "relist":
+            world.cache.informer(Gadget).reflectors[0].relist()
+        await asyncio.sleep(1)
+        with pytest.raises(NotOwned):
+            await world.cached.apply(GADGET, owner=owner)
+        assert (await world.client.get(untyped, key("g"))).to_dict()["spec"] == UNDECODABLE["spec"]
+        await world.client.delete(untyped, key("g"))
+        await asyncio.sleep(1)
+        assert (await world.cached.apply(GADGET, owner=owner)).is_controlled_by(owner)
+
+
+@virtual_time
+async def test_object_is_complete_once_it_decodes() -> None:
+    world = ControllerEnv()
+    world.server.register(Gadget.api_resource)
+    world.server.load(UNDECODABLE)
+    informer = world.cache.informer(Gadget)
+    async with world.running_cache():
+        assert not informer.is_complete(key("g"))
+        sink = informer.sinks[0]
+        sink.init(replace_all=False)
+        assert not informer.is_complete(key("g"))
+        assert sink.init_done("1000")
+        assert informer.is_complete(key("g"))
+        sink.decode_failed(key("g"))
+        assert not informer.is_complete(key("g"))
+        sink.apply(
+            Gadget(metadata=ObjectMeta(name="g", namespace=NAMESPACE, resource_version="1001"), spec=GadgetSpec()), 1
+        )
+        assert informer.is_complete(key("g"))

@@ -109,6 +109,21 @@ async def test_server_without_streaming_list_is_paged(answer: list[Any]) -> None
     assert requested_versions(transport) == ["", "list", "list", "5"]
 
 
+@pytest.mark.parametrize(
+    "end",
+    [[], [2.0], [CONNECTION_LOST], [2.0, CONNECTION_LOST]],
+    ids=["at once", "late", "broken", "late and broken"],
+)
+@virtual_time
+async def test_streaming_list_that_breaks_off_is_paged(end: list[Any]) -> None:
+    streams = [[watch_line("ADDED", widget_document("a", 3)), *end]] * 3
+    transport = ScriptedTransport([list_response(version="5")], [*streams, [100.0]], streams_lists=True)
+    async with running_reflector(transport) as informer:
+        async with asyncio.timeout(30):
+            await informer.wait_for_sync()
+    assert requested_versions(transport) == ["", "", "", "list", "5"]
+
+
 @virtual_time
 async def test_list_with_expired_pages_falls_back_to_full_list() -> None:
     pages = [

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from framework_support.controller_env import ControllerEnv
 from steersman.api.core_v1 import Node
 from steersman.api.events_v1 import Event
+from steersman.api.rbac_v1 import ClusterRole
 from steersman.controller import EventRecorder
 from steersman.errors import ConnectionFailed
 from steersman.meta import ObjectMeta
@@ -104,7 +105,7 @@ async def test_recorder_full_queue_drops_and_logs(world: ControllerEnv) -> None:
     recorder = world.recorder()
     with capture_logs() as logs:
         for number in range(1005):
-            recorder.normal(world.read_widget("a"), "Moved", f"wave {number}")
+            recorder.normal(world.read_widget("a"), f"Moved{number}", f"wave {number}")
     assert [entry["note"] for entry in logs] == [f"wave {n}" for n in range(1000, 1005)]
     async with running_recorder(recorder):
         await recorder.flush()
@@ -158,3 +159,34 @@ async def test_event_of_cluster_scoped_object_is_in_default(world: ControllerEnv
         await recorder.flush()
     (event,) = events(world)
     assert (event.metadata.namespace, event.regarding.kind) == ("default", "Node")
+
+
+@virtual_time
+async def test_events_of_one_reason_are_limited(world: ControllerEnv) -> None:
+    obj = world.read_widget("a")
+    async with running_recorder(world.recorder("orders-operator/widget", "pod-7")) as recorder:
+        for second in range(3600):
+            recorder.warning(obj, "Sunk", f"depth {second}")
+            await asyncio.sleep(1)
+        recorder.normal(obj, "Raised", "afloat")
+        await recorder.flush()
+    reasons = [event.reason for event in events(world)]
+    assert (reasons.count("Sunk"), reasons.count("Raised")) == (25 + 11, 1)
+
+
+@pytest.mark.parametrize("name", ["system:foo", "A.b", "a..b", "_"])
+@virtual_time
+async def test_event_of_object_without_dns_name_is_written(world: ControllerEnv, name: str) -> None:
+    role = ClusterRole(metadata=ObjectMeta(name=name, uid="uid-role"))
+    async with running_recorder(world.recorder()) as recorder:
+        recorder.normal(role, "Granted", "read pods")
+        await recorder.flush()
+    (event,) = events(world)
+    assert event.metadata.name.startswith("clusterrole.")
+    assert event.regarding.name == name
+
+
+@pytest.mark.parametrize(("reason", "action"), [("", "Reconcile"), ("R" * 129, "Reconcile"), ("Sunk", "")])
+def test_event_with_invalid_reason_raises(world: ControllerEnv, reason: str, action: str) -> None:
+    with pytest.raises(ValueError, match="1 to 128 characters"):
+        world.recorder().normal(world.read_widget("a"), reason, "note", action=action)

@@ -180,6 +180,21 @@ async def test_undeclared_dependent_is_pruned() -> None:
 
 
 @virtual_time
+async def test_prune_deletes_objects_of_a_removed_kind() -> None:
+    """The code applies no ConfigMap anymore. Only ``.owns(ConfigMap, prune=True)`` names the kind."""
+    shop = Shop()
+    ports = [core.ServicePort(port=80)]
+    service = core.Service(
+        metadata=meta.ObjectMeta(name="a", namespace=NAMESPACE), spec=core.ServiceSpec(ports=ports)
+    )
+    async with shop.env.running_cache(ConfigMap, Service):
+        await shop.apply(service, config_map("b"))
+        state = await shop.apply(service)
+        assert state.ready and state.pruned == (PrunedObject("ConfigMap", key("b")),)
+        assert shop.names == set()
+
+
+@virtual_time
 async def test_prune_spares_cluster_scoped_object_with_namespace() -> None:
     env = ControllerEnv()
     dependents = Dependents(env.cached, controller="widget", owned=(ClusterRole,), prunable=(ClusterRole,))

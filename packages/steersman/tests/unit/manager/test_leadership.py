@@ -352,9 +352,9 @@ async def test_leader_failing_catch_up_releases_lease() -> None:
     await wait_until(lambda: bool(first.transport.writes), 5)
     second = Replica(world, "second", cache_sync_timeout=20)
     await asyncio.sleep(20)
+    world.server.fail_next(matching("GET", "/widgets"), 403, times=1000)
     await first.end()
     await wait_until(lambda: holder(world) == "second", 2)
-    world.server.fail_next(matching("GET", "/widgets"), 403, times=1000)
     with pytest.raises(Forbidden):
         async with asyncio.timeout(60):
             await second.task

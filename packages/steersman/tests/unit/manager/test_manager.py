@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncGenerator, MutableMapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 import aiohttp
@@ -15,12 +16,13 @@ from structlog.testing import capture_logs
 from framework_support.controller_env import NAMESPACE, ControllerEnv, drain_event_loop, eventually, key, running
 from framework_support.widget import Widget, WidgetStatus
 from steersman.api.apply import core, meta
+from steersman.api.coordination_v1 import Lease
 from steersman.api.core_v1 import ConfigMap
 from steersman.api.events_v1 import Event
 from steersman.cache import InformerOptions
-from steersman.controller import Request, RequestReconciler, Result
+from steersman.controller import Reconciler, ReconcilerContext, Request, RequestReconciler, Result
 from steersman.errors import CacheNotSynced, ConfigurationError, ConnectionFailed
-from steersman.manager import Manager, ManagerOptions
+from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.observability.runtime import Runtime
 from steersman_testing import matching, virtual_time
 
@@ -270,6 +272,80 @@ async def test_shutdown_fails_readiness_and_logs_phases() -> None:
             finish.set()
     phases = ["stopping controllers and runnables", "flushing Events", "stopping caches and endpoints"]
     assert [entry["event"] for entry in logs if entry["event"] in phases] == phases
+
+
+async def test_unended_thread_after_error_fails_liveness() -> None:
+    world = ControllerEnv(Runtime())
+    finish = asyncio.Event()
+
+    class EndsLate(Reconciler[Widget]):
+        async def reconcile(self, obj: Widget) -> Result | None:
+            return None
+
+        async def wait_closed(self) -> None:
+            await finish.wait()
+
+    async def fail() -> None:
+        raise RuntimeError("runnable failed")
+
+    options = ManagerOptions(
+        leader_election=LeaderElection(name="tester", namespace=NAMESPACE), health_probe_bind_address="127.0.0.1:0"
+    )
+    manager = Manager(world.server, options, world.runtime)
+    manager.controller(Widget).complete(EndsLate)
+    manager.add(fail)
+    with capture_logs() as logs:
+        task = asyncio.create_task(manager.run())
+        await eventually(
+            lambda: "waiting for reconciles and runnables that have not stopped" in [entry["event"] for entry in logs]
+        )
+        status, text = await get(listening_ports(logs)[0], "/healthz")
+        assert (status, "[-]threads failed: a reconciler or runnable did not stop" in text) == (500, True)
+        lease = world.server.read(Lease, key("tester"))
+        assert lease is not None and lease.spec.holder_identity
+        finish.set()
+        with pytest.raises(RuntimeError, match="runnable failed"):
+            await task
+
+
+@virtual_time
+@pytest.mark.parametrize("is_runnable", [False, True])
+async def test_lease_is_kept_while_work_ignores_cancellation(is_runnable: bool) -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    finish = asyncio.Event()
+    started = asyncio.Event()
+
+    async def work() -> None:
+        started.set()
+        while not finish.is_set():
+            with suppress(asyncio.CancelledError):
+                await finish.wait()
+
+    async def reconcile(context: ReconcilerContext, obj: Widget) -> Result | None:
+        await (asyncio.sleep(0) if is_runnable else work())
+        return None
+
+    options = ManagerOptions(leader_election=LeaderElection(name="tester", namespace=NAMESPACE))
+    manager = Manager(world.server, options, world.runtime)
+    manager.controller(Widget).complete(reconcile)
+    if is_runnable:
+        manager.add(work)
+    task = asyncio.create_task(manager.run())
+    await started.wait()
+    manager.stop()
+    # Longer than the grace period and the duration of the Lease.
+    await asyncio.sleep(60)
+    lease = world.server.read(Lease, key("tester"))
+    assert lease is not None
+    assert lease.spec.holder_identity
+    assert lease.spec.renew_time is not None
+    assert world.runtime.clock.now() - lease.spec.renew_time < timedelta(seconds=10)
+    finish.set()
+    await task
+    lease = world.server.read(Lease, key("tester"))
+    assert lease is not None
+    assert not lease.spec.holder_identity
 
 
 async def test_manager_raises_when_port_is_in_use() -> None:

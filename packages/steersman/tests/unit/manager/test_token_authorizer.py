@@ -233,3 +233,30 @@ def test_secure_metrics_permissions_are_declared() -> None:
         ("tokenreviews", ("create",)),
         ("subjectaccessreviews", ("create",)),
     ]
+
+
+async def test_replaced_certificate_reaches_clients_of_a_new_ca(tmp_path: Path) -> None:
+    """Clients that reject the previous certificate send no request."""
+    previous, current = CertificateAuthority(), CertificateAuthority()
+
+    def write_pair(authority: CertificateAuthority) -> None:
+        certificate, key = authority.issue("localhost", names=["localhost"])
+        (tmp_path / "tls.crt").write_bytes(certificate)
+        (tmp_path / "tls.key").write_bytes(key)
+
+    write_pair(previous)
+    authorizer, _ = token_authorizer([])
+    server = ProbeServer(
+        "127.0.0.1:0", metrics=CollectorRegistry(), certificate=CertWatcher(str(tmp_path)), authorizer=authorizer
+    )
+    await server.start()
+    write_pair(current)
+    trusted = ssl.create_default_context(cadata=current.certificate.decode())
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"https://localhost:{server.port}/metrics", ssl=trusted) as response,
+        ):
+            assert response.status == 401
+    finally:
+        await server.stop()

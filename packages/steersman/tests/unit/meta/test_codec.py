@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from framework_support.widget import Widget, WidgetStatus
 from steersman.api.core_v1 import ResourceRequirements, Volume
 from steersman.meta import (
     FrozenDict,
@@ -171,3 +172,20 @@ def test_quantities_within_custom_resources_may_be_numbers() -> None:
     assert source is not None
     assert source.size_limit == 1
     assert decode(b'{"limits":{"cpu":1}}', ResourceRequirements).limits == {"cpu": 1}
+
+
+def test_null_status_decodes_as_absent() -> None:
+    document = b'{"metadata":{"name":"a","labels":null},"spec":{"depth":1},"status":null}'
+    assert decode(document, Widget).status == WidgetStatus()
+    with pytest.raises(msgspec.ValidationError, match="spec"):
+        decode(b'{"metadata":{"name":"a"},"spec":null}', Widget)
+
+
+class BrokenType(FrozenStruct):
+    part: Missing | None = None  # noqa: F821  # pyright: ignore[reportUndefinedVariable, reportUnknownVariableType]
+
+
+def test_decode_to_malformed_type_raises_its_error() -> None:
+    # As a ValidationError, it would count as an error of each object, and all would be skipped.
+    with pytest.raises(NameError):
+        decode(b"{}", BrokenType)

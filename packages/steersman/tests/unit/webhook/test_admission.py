@@ -318,11 +318,53 @@ async def test_webhook_handles_undecodable_objects() -> None:
     status, response = await post_review(cluster.manager, VALIDATE, object=odd)
     assert (status, response["allowed"], response["status"]["code"]) == (200, False, 422)
     assert response["status"]["message"].endswith("Expected `int`, got `str` - at `$.spec.replicas`")
-    # Stored invalid objects can be repaired and deleted.
+    # Stored invalid objects can be repaired.
     update = await post_review(cluster.manager, VALIDATE, object=document(), oldObject=odd, operation="UPDATE")
     assert update[1]["allowed"]
     assert seen == [None]
+
+
+@pytest.mark.parametrize("replicas", ["many", None])
+@virtual_time
+async def test_deletion_of_undecodable_object_is_denied(replicas: str | None) -> None:
+    cluster = AdmissionCluster()
+    cluster.manager.webhook(Shop).validates_deletion(lambda shop: [])
+    stored: dict[str, Any] = {"oldObject": document(replicas=replicas)} if replicas else {}
+    _, response = await post_review(cluster.manager, VALIDATE, operation="DELETE", **stored)
+    assert not response["allowed"]
+
+
+@virtual_time
+async def test_deletion_without_validators_is_allowed() -> None:
+    cluster = AdmissionCluster()
+    cluster.manager.webhook(Shop).validates(validate_shop)
+    odd = document(replicas="many")
     assert (await post_review(cluster.manager, VALIDATE, oldObject=odd, operation="DELETE"))[1]["allowed"]
+
+
+@virtual_time
+async def test_defaulting_of_integer_to_boolean_is_a_change() -> None:
+    cluster = AdmissionCluster()
+
+    def enable(shop: Unstructured) -> Unstructured:
+        content = shop.to_dict()
+        content["spec"]["enabled"] = True
+        return type(shop).of(content)
+
+    cluster.manager.webhook(unstructured(Shop.api_resource)).defaults(enable)
+    _, response = await post_review(cluster.manager, MUTATE, object=document(enabled=1))
+    patch = json.loads(base64.b64decode(response["patch"]))
+    assert patch == [{"op": "replace", "path": "/spec/enabled", "value": True}]
+
+
+@virtual_time
+async def test_review_of_deeply_nested_object_returns_400() -> None:
+    cluster = AdmissionCluster()
+    cluster.manager.webhook(Shop).validates(validate_shop)
+    deep = b'{"x":' * 3000 + b"1" + b"}" * 3000
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"object": "DEEP"}}
+    body = json.dumps(review).encode().replace(b'"DEEP"', deep)
+    assert (await cluster.manager.webhooks.handle(VALIDATE, "", body)).status == 400
 
 
 @virtual_time

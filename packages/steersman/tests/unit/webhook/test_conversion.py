@@ -26,7 +26,7 @@ from steersman.meta import (
     unstructured,
 )
 from steersman.webhook import Conversion, ConversionFailed, Spoke, WebhookServerOptions, copy_fields
-from steersman.webhook.conversion import HUB_ANNOTATION
+from steersman.webhook.conversion import CONVERT_PATH, HUB_ANNOTATION
 from steersman.webhook.field_copying import to_explicit_builtins
 from steersman_manifests.crd import definition
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
@@ -234,6 +234,13 @@ def test_versions_are_of_one_kind() -> None:
         Conversion(ShopV2, Spoke(ShopV2, to_hub=lambda s: s, from_hub=lambda s: s))
     with pytest.raises(ConfigurationError, match="two spokes of one version"):
         Conversion(ShopV2, *SHOPS.spokes.values(), *SHOPS.spokes.values())
+
+
+def test_total_body_limit_admits_the_largest_review() -> None:
+    manager = Manager(InMemoryApiServer(virtual_runtime()), runtime=virtual_runtime())
+    manager.conversion(SHOPS)
+    webhooks = manager.webhooks
+    assert webhooks.max_total_body_size >= 2 * webhooks.max_body_size(CONVERT_PATH) > 0
 
 
 def street() -> SimpleNamespace:

@@ -16,6 +16,7 @@ from steersman.client.credentials import Identity
 from steersman.client.transport.address import Address, parse_address
 from steersman.client.transport.http1 import Origin
 from steersman.client.transport.interface import HttpRequest
+from steersman.client.transport.io_threads import run_blocking
 from steersman.client.transport.proxy import proxy_for
 from steersman.client.transport.tls import create_ssl_context, load_ca
 from steersman.errors import ConfigurationError, CredentialsFailed
@@ -26,6 +27,9 @@ log = get_logger("client")
 _CA_RELOAD_INTERVAL_SECONDS = 60.0
 # This applies after an exec plugin failed, and while certificate and key are replaced one after the other.
 _RETRY_INTERVAL_SECONDS = 1.0
+# Requests wait so long for a refresh of credentials that may still be valid.
+_REFRESH_WAIT_SECONDS = 0.5
+_INVALIDATED = float("-inf")
 _SAFE_HEADER_CHARACTERS = "!#$&'*+-.^_`|~"
 _LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
@@ -90,6 +94,8 @@ class Authenticator:
         self._endpoint: AuthenticatedEndpoint | None = None
         self._last_error: CredentialsFailed | None = None
         self._retry_at = float("-inf")
+        self._reload_task: asyncio.Task[AuthenticatedEndpoint] | None = None
+        self._reload_overdue_at = 0.0
         if config.ca is not None:
             # Report a malformed certificate authority before the first request.
             create_ssl_context(config, Identity())
@@ -113,10 +119,29 @@ class Authenticator:
         endpoint = self._endpoint
         if (cached := self.cached()) is not None:
             return cached
+        if endpoint is None or endpoint.refresh_at == _INVALIDATED:
+            return await self._reload(endpoint)
+        # A slow refresh does not delay requests: the server decides whether the previous credentials are still valid.
+        loop = asyncio.get_running_loop()
+        if self._reload_task is None:
+            self._reload_task = loop.create_task(self._reload(endpoint), name="credentials")
+            self._reload_task.add_done_callback(self._on_reloaded)
+            self._reload_overdue_at = loop.time() + _REFRESH_WAIT_SECONDS
+        task = self._reload_task
+        done, _ = await asyncio.wait((task,), timeout=max(0, self._reload_overdue_at - loop.time()))
+        return task.result() if done else endpoint
+
+    async def _reload(self, known: AuthenticatedEndpoint | None) -> AuthenticatedEndpoint:
+        """Load the credentials unless another request has replaced ``known``."""
         async with self._lock:
-            if self._endpoint is None or self._endpoint is endpoint:
+            if self._endpoint is None or self._endpoint is known:
                 self._endpoint = await self._load(None)
             return self._endpoint
+
+    def _on_reloaded(self, task: asyncio.Task[AuthenticatedEndpoint]) -> None:
+        self._reload_task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("credentials were not refreshed", server=self._config.server, error=str(error))
 
     async def refresh(self, rejected: AuthenticatedEndpoint) -> AuthenticatedEndpoint | None:
         """Reload the credentials after a 401 response to ``rejected``.
@@ -134,14 +159,14 @@ class Authenticator:
         The transport calls it after a TLS error.
         """
         if self._endpoint is endpoint:
-            self._endpoint = replace(endpoint, refresh_at=float("-inf"))
+            self._endpoint = replace(endpoint, refresh_at=_INVALIDATED)
 
     async def _load(self, rejected: Identity | None) -> AuthenticatedEndpoint:
         if self._last_error is not None and time.monotonic() < self._retry_at:
             # Waiting requests share the failure of an exec plugin.
             raise type(self._last_error)(str(self._last_error))
         try:
-            endpoint = await asyncio.to_thread(self._load_blocking, self._endpoint, rejected)
+            endpoint = await run_blocking(self._load_blocking, self._endpoint, rejected)
         except CredentialsFailed as error:
             self._last_error, self._retry_at = error, time.monotonic() + _RETRY_INTERVAL_SECONDS
             raise

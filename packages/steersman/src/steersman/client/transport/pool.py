@@ -15,6 +15,7 @@ from contextlib import suppress
 from ipaddress import ip_address
 
 from steersman.client.transport.http1 import Connection, Disconnected, Origin, describe_error
+from steersman.client.transport.io_threads import run_blocking
 from steersman.client.transport.proxy import Proxy
 from steersman.client.transport.tls_transport import TlsTransport
 
@@ -196,7 +197,7 @@ async def _resolve_host(host: str, port: int) -> list[str]:
     try:
         return [str(ip_address(host))]
     except ValueError:
-        resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        resolved = await run_blocking(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         return list(dict.fromkeys(str(address[0]) for *_, address in resolved))
 
 

@@ -25,6 +25,8 @@ def create_ssl_context(config: ClusterConfig, identity: Identity) -> ssl.SSLCont
     context = _create_context(config)
     # Python 3.13 sets this flag. The certificates of many clusters lack the extensions that it requires.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    # Python 3.13 and Go accept an intermediate authority without its root.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if config.insecure_skip_tls_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -89,7 +91,9 @@ def _create_context(config: ClusterConfig) -> ssl.SSLContext:
     inline = f"{config.source}: certificate-authority-data" if config.source else "the certificate authority"
     source = config.ca if isinstance(config.ca, Path) else inline
     try:
-        return ssl.create_default_context(cadata=ca_certificates.decode() if ca_certificates else None)
+        # Comments may have any encoding. Without any text, Python would trust the authorities of the system.
+        bundle = ca_certificates.decode("ascii", errors="ignore") + "\n" if ca_certificates else None
+        return ssl.create_default_context(cadata=bundle)
     except (ssl.SSLError, ValueError) as error:
         raise ConfigurationError(f"TLS for {config.server}: {source} is not valid PEM: {error}") from None
 

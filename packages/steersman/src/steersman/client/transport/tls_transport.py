@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import cast
 
 # Maximum bytes per read. The memory BIO of OpenSSL never shrinks below its largest content.
@@ -22,12 +23,12 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     """TLS layer between a TCP transport and ``protocol``.
 
     It is the protocol of the TCP transport and the transport of ``protocol``. It calls ``connection_made`` of
-    ``protocol`` after the TLS handshake.
+    ``protocol`` after the TLS handshake. A server's protocol observes failed handshakes as ``connection_lost``.
 
     Args:
         protocol: protocol above TLS. Its buffer is used for both encrypted and decrypted bytes.
         context: TLS settings.
-        server_hostname: name that the certificate of the server must contain.
+        server_hostname: name that the certificate of the server must contain. None for the server's side.
         loop: event loop of the connection.
     """
 
@@ -35,14 +36,15 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self,
         protocol: asyncio.BufferedProtocol,
         context: ssl.SSLContext,
-        server_hostname: str,
+        server_hostname: str | None,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__()
         self._protocol = protocol
         self._loop = loop
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname)
+        self._server_side = server_hostname is None
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, self._server_side, server_hostname)
         # The type stubs lack this overload: with a buffer of any type, read() returns the number of bytes.
         self._read_into = cast("Callable[[int, memoryview], int]", self._tls.read)
         self._transport: asyncio.Transport | None = None
@@ -89,10 +91,18 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         if exc is None and not self._eof_received:
             # Without close_notify, an attacker on the network could have truncated the response.
             exc = ConnectionResetError("the server closed the connection")
-        if self._handshake_done.done():
+        if self._handshake_done.done() or self._server_side:
             self._protocol.connection_lost(exc)
         else:
             self._handshake_done.set_exception(exc or ConnectionResetError("the server closed the connection"))
+
+    def pause_writing(self) -> None:
+        """Report a slow reader to the protocol."""
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Report that the reader has caught up."""
+        self._protocol.resume_writing()
 
     # Methods that the protocol calls
 
@@ -130,6 +140,18 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         """Return True if the connection is closed or closing."""
         return self._transport is None or self._transport.is_closing()
 
+    def can_write_eof(self) -> bool:
+        """Return False: TLS cannot close one direction only."""
+        return False
+
+    def close(self) -> None:
+        """Close the connection after the buffered data and TLS's close_notify are sent."""
+        if self._transport is not None:
+            with suppress(ssl.SSLError):
+                self._tls.unwrap()
+            self._flush()
+            self._transport.close()
+
     def abort(self) -> None:
         """Close the connection at once, without sending buffered data."""
         if self._transport is not None:
@@ -156,7 +178,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._error = error
         self._flush()
         if self._error is not None:
-            if not self._handshake_done.done():
+            if not self._handshake_done.done() and not self._server_side:
                 self._handshake_done.set_exception(self._error)
             self.abort()
 

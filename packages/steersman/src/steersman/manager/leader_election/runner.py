@@ -145,7 +145,7 @@ class InThreadElectionRunner(ElectionRunner):
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
                 runner.run(self._run_election())
-        except Exception as error:
+        except BaseException as error:
             self._call_on_manager_loop(on_stopped_leading, error)
         finally:
             self.fence.close()

@@ -64,7 +64,6 @@ class ProbeServer:
         authorizer: TokenAuthorizer | None = None,
     ) -> None:
         host, port = parse_bind_address(bind, subject="bind address", example=":8081")
-        self._certificate = certificate
         self._authorizer = authorizer
         self._fallback = fallback or _not_found
         self._handlers: dict[str, HttpHandler] = dict(handlers or {})
@@ -75,7 +74,14 @@ class ProbeServer:
                 self._checks[path] = checks
         if metrics is not None:
             self._handlers["/metrics"] = _metrics_handler(metrics)
-        self._server = HttpServer(host, port, self._handle, None if certificate is None else certificate.ssl_context)
+        self._server = HttpServer(
+            host,
+            port,
+            self._handle,
+            None if certificate is None else certificate.ssl_context,
+            # Before the handshake, since clients may already reject the previous certificate.
+            on_accept=None if certificate is None else certificate.reload_if_changed,
+        )
 
     @property
     def port(self) -> int:
@@ -107,9 +113,6 @@ class ProbeServer:
     async def _authorize(self, request: ServerRequest) -> ServerResponse | None:
         if self._authorizer is None:
             return None
-        if self._certificate is not None:
-            # Affects the next connection. A scrape a minute is often enough to check the files.
-            self._certificate.reload_if_changed()
         result = await self._authorizer.authorize(request.headers.get("authorization", ""), request.path)
         if result.status == 200:
             return None

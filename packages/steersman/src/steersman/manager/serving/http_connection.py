@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+import ssl
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +17,8 @@ from typing import Literal, cast
 
 import httptools
 
+from steersman.client.transport.tls_transport import TlsTransport
+from steersman.manager.serving.open_connections import OpenConnections
 from steersman.observability.logging import get_logger
 
 # net/http's DefaultMaxHeaderBytes.
@@ -64,7 +68,8 @@ class ConnectionOptions:
     Attributes:
         max_header_bytes: larger headers have the error ``header too large``. Defaults to 1 MiB.
         max_body_bytes: larger bodies have the error ``body too large``.
-        max_connections: further connections are closed at once.
+        tls: serves HTTPS.
+        first_request_timeout: seconds from accept to the first complete request, TLS handshake included.
         idle_timeout: seconds to wait for the next request.
         body_timeout: seconds to wait for the body after the header.
         write_timeout: seconds to wait for the client to read a response.
@@ -73,7 +78,8 @@ class ConnectionOptions:
 
     max_header_bytes: int = _DEFAULT_MAX_HEADER_BYTES
     max_body_bytes: float = math.inf
-    max_connections: float = math.inf
+    tls: ssl.SSLContext | None = None
+    first_request_timeout: float | None = None
     idle_timeout: float | None = None
     body_timeout: float | None = None
     write_timeout: float | None = None
@@ -140,7 +146,17 @@ class ResponseWriter:
 RequestHandler = Callable[[WireRequest, ResponseWriter], Awaitable[None]]
 
 
-class ServerConnection(asyncio.Protocol):
+class _ReceiveBuffer(threading.local):
+    """Buffer for received bytes, one for each thread. They are parsed at once, so connections share it."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(2**16))
+
+
+_receive_buffer = _ReceiveBuffer()
+
+
+class ServerConnection(asyncio.BufferedProtocol):
     """A client's connection. Its requests are handled one after another, in their order.
 
     Args:
@@ -151,7 +167,7 @@ class ServerConnection(asyncio.Protocol):
     def __init__(
         self,
         handler: RequestHandler,
-        open_connections: set[ServerConnection],
+        open_connections: OpenConnections[ServerConnection],
         options: ConnectionOptions | None = None,
     ) -> None:
         self._handler = handler
@@ -164,28 +180,43 @@ class ServerConnection(asyncio.Protocol):
         self._writable.set()
         self._response: ResponseWriter | None = None
         self._task: asyncio.Task[None] | None = None
-        self._body_timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._discards_input = False
         self.is_draining = False
         self.is_stopping = False
         self.on_message_begin()
 
-    # asyncio.Protocol
+    # asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if len(self._open_connections) >= self._options.max_connections:
+        if isinstance(transport, TlsTransport):
+            self._task = asyncio.get_running_loop().create_task(self._serve())
+            return
+        if not self._open_connections.admit(self):
             self._discards_input = True
             self._transport.abort()
             return
-        self._open_connections.add(self)
-        self._task = asyncio.get_running_loop().create_task(self._serve())
+        loop = asyncio.get_running_loop()
+        self._start_timer(self._options.first_request_timeout)
+        if self._options.tls is None:
+            self._task = loop.create_task(self._serve())
+            return
+        tls_transport = TlsTransport(self, self._options.tls, None, loop)
+        self._transport.set_protocol(tls_transport)
+        tls_transport.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._open_connections.discard(self)
-        self._cancel_body_timer()
+        self._cancel_timer()
         if self._task is not None:
             self._task.cancel()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _receive_buffer.view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(_receive_buffer.view[:nbytes])
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -193,7 +224,7 @@ class ServerConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes | memoryview) -> None:
         if self._discards_input:
             return
         self._message_began = False
@@ -241,19 +272,18 @@ class ServerConnection(asyncio.Protocol):
             self._discards_input = True
             self._enqueue(replace(request, keep_alive=False))
             return
-        if self._headers.get("expect", "").lower() == "100-continue" and self._is_idle:
+        if self._headers.get("expect", "").lower() == "100-continue" and self.is_idle:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if request.has_body and self._options.body_timeout is not None:
-            loop = asyncio.get_running_loop()
-            self._body_timer = loop.call_later(self._options.body_timeout, self._transport.abort)
+        if request.has_body:
+            self._start_timer(self._options.body_timeout)
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
         if not self._discards_input and self._body_bytes <= self._options.max_body_bytes:
             self._body_chunks.append(body)
+            self._open_connections.received(self, len(body))
 
     def on_message_complete(self) -> None:
-        self._cancel_body_timer()
         if not self._discards_input:
             self._enqueue(self._new_request())
 
@@ -274,10 +304,15 @@ class ServerConnection(asyncio.Protocol):
             self._parse_error = "header too large"
             raise ValueError(self._parse_error)
 
-    def _cancel_body_timer(self) -> None:
-        if self._body_timer is not None:
-            self._body_timer.cancel()
-            self._body_timer = None
+    def _start_timer(self, timeout: float | None) -> None:
+        self._cancel_timer()
+        if timeout is not None:
+            self._timer = asyncio.get_running_loop().call_later(timeout, self.reset)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     # Requests and responses
 
@@ -288,13 +323,20 @@ class ServerConnection(asyncio.Protocol):
     def stop(self) -> None:
         """Close the connection gracefully: complete the running response and end streams."""
         self.is_draining = self.is_stopping = True
-        if self._task is not None and (self._is_idle or (self._response is not None and self._response.is_stream)):
+        if self._task is not None and (self.is_idle or (self._response is not None and self._response.is_stream)):
             self._task.cancel()
 
     def abort(self) -> None:
         """Cancel the running handler and close the connection."""
-        if self._task is not None:
+        if self._task is None:
+            self._transport.abort()
+        else:
             self._task.cancel()
+
+    def reset(self) -> None:
+        """Close the connection at once, without sending what is buffered."""
+        self._discards_input = True
+        self._transport.abort()
 
     async def wait_closed(self) -> None:
         """Wait until the connection is closed and no handler runs."""
@@ -306,10 +348,12 @@ class ServerConnection(asyncio.Protocol):
         await self._writable.wait()
 
     @property
-    def _is_idle(self) -> bool:
+    def is_idle(self) -> bool:
+        """True if no request is complete and unanswered."""
         return self._response is None and not self._requests
 
     def _enqueue(self, request: WireRequest) -> None:
+        self._cancel_timer()
         self._requests.append(request)
         self._request_arrived.set()
         if len(self._requests) == _MAX_PIPELINED_REQUESTS:
@@ -334,16 +378,20 @@ class ServerConnection(asyncio.Protocol):
                 async with asyncio.timeout(self._options.write_timeout):
                     await self._writable.wait()
                 keep_alive, self._response = self._response.keep_alive, None
+                self._open_connections.responded(self, len(request.body))
             await self._linger()
         except TimeoutError:
-            # The client is idle, or does not read the response.
-            pass
+            # The client is idle, or does not read the response: then closing would wait for it.
+            self._transport.abort()
         except asyncio.CancelledError:
             if self._response is not None and self._response.is_stream:
                 self._response.end_stream()
             raise
         finally:
-            self._transport.close()
+            if not self._transport.is_closing():
+                self._transport.close()
+                # A client that does not read its response would keep the connection.
+                self._start_timer(self._options.write_timeout)
 
     async def _linger(self) -> None:
         """Discard further input for a while before closing.

@@ -18,15 +18,18 @@ from steersman.manager.serving.http_connection import (
     ServerConnection,
     WireRequest,
 )
+from steersman.manager.serving.open_connections import OpenConnections
 from steersman.observability.logging import get_logger
 
 # Prometheus scrapes at least once a minute and keeps its connection. The API server closes idle connections after 90
 # s and must be the first to do so: otherwise it may send a request to a connection that closes.
 _IDLE_TIMEOUT_SECONDS = 120.0
 _BODY_TIMEOUT_SECONDS = 30.0
-_HANDSHAKE_TIMEOUT_SECONDS = 10.0
+_FIRST_REQUEST_TIMEOUT_SECONDS = 10.0
 _RESPONSE_TIMEOUT_SECONDS = 30.0
 _MAX_HEADER_BYTES = 65_536
+# Admission reviews of a few of the largest objects.
+_MAX_TOTAL_BODY_BYTES = 32 << 20
 
 log = get_logger("manager")
 
@@ -91,7 +94,10 @@ class HttpServer:
         ssl_context: serves HTTPS. A certificate loaded into it later is used for new connections.
         max_body_size: returns the maximum size in bytes of a POST body for a path; 0 means that the path does not
             exist. Without it, POST is not allowed.
-        max_connections: further connections are closed at once.
+        max_connections: above it the longest idle connection is closed. TLS handshakes count.
+        max_total_body_size: bytes of all request bodies in memory. Above it the connection with the oldest incomplete
+            body is closed. Defaults to 32 MiB.
+        on_accept: called for each connection before TLS.
     """
 
     def __init__(
@@ -103,21 +109,24 @@ class HttpServer:
         *,
         max_body_size: Callable[[str], int] | None = None,
         max_connections: int = 256,
+        max_total_body_size: int = _MAX_TOTAL_BODY_BYTES,
+        on_accept: Callable[[], None] | None = None,
     ) -> None:
         self._host, self._port = host, port
         self._handler = handler
-        self._ssl_context = ssl_context
         self._max_body_size = max_body_size
         self._options = ConnectionOptions(
             max_header_bytes=_MAX_HEADER_BYTES,
-            max_connections=max_connections,
+            tls=ssl_context,
+            first_request_timeout=_FIRST_REQUEST_TIMEOUT_SECONDS,
             idle_timeout=_IDLE_TIMEOUT_SECONDS,
             body_timeout=_BODY_TIMEOUT_SECONDS,
             write_timeout=_RESPONSE_TIMEOUT_SECONDS,
             reads_body=lambda request: request.method == "POST" and self._reject(request) is None,
         )
         self._server: asyncio.Server | None = None
-        self._connections: set[ServerConnection] = set()
+        self._connections = OpenConnections[ServerConnection](max_connections, max_total_body_size)
+        self._on_accept = on_accept
         self._draining = False
 
     @property
@@ -134,11 +143,7 @@ class HttpServer:
         """
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                self._new_connection,
-                self._host,
-                self._port,
-                ssl=self._ssl_context,
-                ssl_handshake_timeout=None if self._ssl_context is None else _HANDSHAKE_TIMEOUT_SECONDS,
+                self._new_connection, self._host, self._port
             )
         except OSError as error:
             raise ConfigurationError(f"cannot listen on port {self._port}: {error.strerror}") from error
@@ -168,6 +173,8 @@ class HttpServer:
         await asyncio.gather(*(connection.wait_closed() for connection in connections))
 
     def _new_connection(self) -> ServerConnection:
+        if self._on_accept is not None:
+            self._on_accept()
         connection = ServerConnection(self._respond, self._connections, self._options)
         if self._draining:
             connection.drain()

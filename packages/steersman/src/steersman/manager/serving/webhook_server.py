@@ -61,6 +61,7 @@ class WebhookServer:
             ssl_context,
             max_body_size=webhooks.max_body_size,
             max_connections=_MAX_CONNECTIONS,
+            max_total_body_size=webhooks.max_total_body_size,
         )
 
     @property

@@ -391,11 +391,11 @@ async def test_connect_tries_next_address_after_timeout(monkeypatch: pytest.Monk
                 client.setblocking(False)
                 client.connect_ex(("127.0.0.2", origin.port))
 
-            async def resolve(*_: object, **__: object) -> list[tuple[Any, ...]]:
+            def resolve(*_: object, **__: object) -> list[tuple[Any, ...]]:
                 kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
                 return [(*kind, (address, origin.port)) for address in ("127.0.0.2", "127.0.0.1")]
 
-            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+            monkeypatch.setattr(socket, "getaddrinfo", resolve)
             assert await send_request(ConnectionPool(), Origin("two.example", origin.port)) == (200, b"ok")
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -182,6 +184,19 @@ async def test_certificates_on_both_sides(tmp_path: Path) -> None:
         tmp_path, authority, credentials=ClientCertificate(*authority.issue("jane"))
     ) as transport:
         assert (await transport.request(get())).body == b"jane\n"
+
+
+@pytest.mark.parametrize("comment", [b"", "# Autorité\n".encode(), b"# Autorit\xe9\n"])
+async def test_intermediate_authority_alone_is_trusted(tmp_path: Path, comment: bytes) -> None:
+    authority = CertificateAuthority(issuer=CertificateAuthority())
+    fields = {"ca": comment + authority.certificate}
+    async with connected_tls(tmp_path, authority, **fields) as transport:
+        assert (await transport.request(get())).status == 200
+
+
+def test_authority_without_ascii_characters_is_rejected() -> None:
+    with pytest.raises(ConfigurationError, match="not valid PEM"):
+        create_ssl_context(ClusterConfig(server="https://10.0.0.1", ca=b"\xff\xfe"), Identity())
 
 
 async def test_server_of_other_authority_is_rejected(tmp_path: Path) -> None:
@@ -369,3 +384,48 @@ async def test_plain_http_through_proxy() -> None:
     assert [r.raw_path for r in seen] == ["http://api.example.com:8001/base/api?a=b"] * 2
     assert seen[0].headers["Host"] == "api.example.com:8001"
     assert seen[0].headers["Proxy-Authorization"] == "Basic bWU6cA=="
+
+
+@asynccontextmanager
+async def full_default_pool() -> AsyncGenerator[None]:
+    """Occupy all threads of the default pool during the block."""
+    release = threading.Event()
+    pool = ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(pool)
+    busy = asyncio.create_task(asyncio.to_thread(release.wait))
+    await asyncio.sleep(0)
+    try:
+        yield
+    finally:
+        release.set()
+        await busy
+
+
+async def test_request_needs_no_thread_of_the_users_pool() -> None:
+    source = RotatingTokens("one", "two", valid_for=0)
+    async with full_default_pool(), running_server(echo_authorization) as port:
+        config = ClusterConfig(server=f"http://localhost:{port}", credentials=source)
+        async with open_transport(config) as transport, asyncio.timeout(20):
+            assert (await transport.request(get())).body == b"Bearer one"
+            assert (await transport.request(get())).body == b"Bearer two"
+
+
+async def test_request_uses_previous_token_during_slow_refresh() -> None:
+    release = threading.Event()
+
+    class Slow(RotatingTokens):
+        def load(self, rejected: Identity | None = None) -> Identity:
+            if self.loads == 1:
+                release.wait(20)
+            return super().load(rejected)
+
+    try:
+        async with transport_to(echo_authorization, credentials=Slow("one", "two", valid_for=0)) as transport:
+            for _ in range(3):
+                assert (await transport.request(get())).body == b"Bearer one"
+            release.set()
+            async with asyncio.timeout(20):
+                while (await transport.request(get())).body != b"Bearer two":
+                    await asyncio.sleep(0.01)
+    finally:
+        release.set()
