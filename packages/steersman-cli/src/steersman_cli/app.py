@@ -48,7 +48,7 @@ class _Commands(LazyGroup):
         "sbom": LazyCommand("steersman_cli.sbom:sbom", "Write the Python packages of the image as a CycloneDX SBOM."),
         "update": LazyCommand("steersman_cli.update:update", "Merge changes of the templates into the project."),
         "migrate": LazyCommand(
-            "steersman_cli.migrate:migrate", "Rewrite stored objects in the storage version of their kind."
+            "steersman_cli.migrate:group", "Migrate stored objects to another version, or from Kopf."
         ),
         "models": LazyCommand("steersman_cli.models:models", "Write typed Python modules of the kinds in CRDs."),
         "doctor": LazyCommand("steersman_cli.doctor:doctor", "Diagnose the project on a cluster."),

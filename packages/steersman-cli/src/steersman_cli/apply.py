@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import typer
@@ -21,7 +21,8 @@ from steersman_manifests.manifest_files import Manifest
 T = TypeVar("T")
 
 _FIELD_MANAGER = "steersman-cli"
-_CRD_KIND = "CustomResourceDefinition"
+_CRD_RESOURCE = CustomResourceDefinition.api_resource
+_CRD_KIND = _CRD_RESOURCE.kind
 _MANAGER_LABEL = "app.kubernetes.io/managed-by"
 # The order of kubectl and kustomize: objects that others need come first.
 _APPLY_FIRST = ("Namespace", _CRD_KIND, "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
@@ -85,34 +86,30 @@ class Applier:
                 await self._wait_deleted(manifest, kind)
 
     async def without_foreign_crds(self, manifests: list[Manifest]) -> list[Manifest]:
-        """Return the manifests without CRDs of another owner.
-
-        A CRD has another owner if the manifest has the label ``app.kubernetes.io/managed-by``, and the CRD in the
-        cluster lacks it or has another value. Each such CRD is printed.
-        """
+        """Return the manifests without CRDs of another owner: see ``is_foreign``. Each such CRD is printed."""
         owned: list[Manifest] = []
         for manifest in manifests:
-            labels: dict[str, str] = manifest["metadata"].get("labels") or {}
-            manager = labels.get(_MANAGER_LABEL)
-            if manifest["kind"] == _CRD_KIND and manager and await self._is_foreign(manifest, manager):
+            if manifest["kind"] == _CRD_KIND and is_foreign(manifest, await self._labels_of_crd(manifest)):
+                manager = manifest["metadata"]["labels"][_MANAGER_LABEL]
                 typer.echo(f"{display_name(manifest)} kept: its label {_MANAGER_LABEL} is not {manager}")
             else:
                 owned.append(manifest)
         return owned
 
-    async def _is_foreign(self, crd: Manifest, manager: str) -> bool:
+    async def _labels_of_crd(self, crd: Manifest) -> Mapping[str, str] | None:
         try:
-            found = await self._client.get(metadata_only(CustomResourceDefinition), _object_key(crd))
+            return (await self._client.get(metadata_only(CustomResourceDefinition), _object_key(crd))).metadata.labels
         except NotFound:
-            return False
-        return found.metadata.labels.get(_MANAGER_LABEL) != manager
+            return None
 
     async def count_objects(self, crds: list[Manifest]) -> dict[str, int]:
         """Count the objects of each CRD, by plural. CRDs without objects are omitted."""
         counts: dict[str, int] = {}
         for manifest in crds:
-            resource = _served_resources(manifest)[0]
             try:
+                # The cluster may serve other versions than the manifest.
+                installed = await self._client.get(unstructured(_CRD_RESOURCE), _object_key(manifest))
+                resource = _served_resources(installed.to_dict())[0]
                 found = await self._client.list(metadata_only(resource))
             except NotFound:
                 continue
@@ -250,6 +247,21 @@ def run_with_client(kubeconfig: str, context: str, action: Callable[[Client], Aw
             return await action(Client(transport, field_manager=_FIELD_MANAGER))
 
     return asyncio.run(run())
+
+
+def is_foreign(crd: Manifest, found_labels: Mapping[str, str] | None) -> bool:
+    """Return True if the CRD in the cluster has another owner.
+
+    This is the case if the manifest has the label ``app.kubernetes.io/managed-by``, and the CRD in the cluster lacks
+    it or has another value.
+
+    Args:
+        crd: manifest of the CRD.
+        found_labels: labels of the CRD in the cluster. None if it does not exist.
+    """
+    labels: dict[str, str] = crd["metadata"].get("labels") or {}
+    manager = labels.get(_MANAGER_LABEL)
+    return manager is not None and found_labels is not None and found_labels.get(_MANAGER_LABEL) != manager
 
 
 def display_name(manifest: Manifest) -> str:

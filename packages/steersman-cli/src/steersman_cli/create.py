@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from keyword import iskeyword
@@ -111,6 +113,7 @@ def api(
         files: dict[str, str] = {}
         for part in parts:
             files |= render_template("api", {**variables, "part": part})
+        _require_unused_name(target.kind, files)
         edits = FileEdits(project)
         if resource:
             _register_resource(edits, target)
@@ -259,6 +262,8 @@ def pluralize(kind: str) -> str:
 
 
 def _kind_error(kind: str) -> str | None:
+    if iskeyword(kind):
+        return "it is a Python keyword: use a name such as DatabaseUser"
     return None if _KIND_PATTERN.fullmatch(kind) else "use a name in CamelCase, such as DatabaseUser"
 
 
@@ -270,6 +275,19 @@ def _group_error(group: str) -> str | None:
     parts = group.split(".")
     valid = not group or all(_GROUP_LABEL_PATTERN.fullmatch(p) for p in parts)
     return None if valid else "use lower-case letters, digits and -, such as mygroup"
+
+
+def _require_unused_name(kind: str, files: Mapping[str, str]) -> None:
+    """Raise ConfigurationError if a generated module needs another ``kind``."""
+    for path, text in files.items():
+        if not path.endswith(".py"):
+            continue
+        nodes = list(ast.walk(ast.parse(text)))
+        names = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+        names += [each.name for node in nodes if isinstance(node, ast.ImportFrom) for each in node.names]
+        names += [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+        if names.count(kind) > 1:
+            raise ConfigurationError(f"--kind {kind!r}: {path} needs another {kind}: choose another name")
 
 
 def _confirm(choice: bool | None, question: str, *, default: bool = True) -> bool:

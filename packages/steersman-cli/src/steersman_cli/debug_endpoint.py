@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from steersman.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext, SSLSocket
 
 DEBUG_PORT = 8082
 """Port where the commands look for the debug endpoint."""
@@ -19,32 +24,95 @@ DebugUrlOption = Annotated[
     str, typer.Option("--url", help="URL of the operator's --debug-bind-address, or of a forwarded port.")
 ]
 
+TokenFileOption = Annotated[
+    Path | None, typer.Option(help="File with a bearer token, for an operator with --metrics-secure.")
+]
+CertificateAuthorityOption = Annotated[
+    Path | None, typer.Option(help="File with the CA of the certificate. Defaults to the CAs of the system.")
+]
+TlsServerNameOption = Annotated[
+    str, typer.Option(help="Name in the certificate, for a forwarded port. Defaults to the host of --url.")
+]
+
 _REQUEST_TIMEOUT_SECONDS = 10.0
 _MAX_BODY_BYTES = 64 * 2**20
 
 
-def fetch_json(url: str, path: str, query: str) -> Any:
+class DebugEndpoint(NamedTuple):
+    """Location of the debug endpoint, and its authentication.
+
+    Attributes:
+        url: URL with http or https.
+        token_file: file with a bearer token.
+        certificate_authority: file with the trusted CA. Defaults to the CAs of the system.
+        tls_server_name: name in the certificate. Defaults to the host of ``url``.
+    """
+
+    url: str
+    token_file: Path | None = None
+    certificate_authority: Path | None = None
+    tls_server_name: str = ""
+
+    def token(self) -> str:
+        """Return the bearer token, or an empty string. Raises ConfigurationError."""
+        if self.token_file is None:
+            return ""
+        if not self.url.startswith("https://"):
+            raise ConfigurationError("--token-file needs a --url with https://, so that the token is encrypted")
+        try:
+            return self.token_file.read_text().strip()
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"--token-file {self.token_file} cannot be read: {error}") from None
+
+    def ssl_context(self) -> SSLContext:
+        """Return the verification of the certificate. Raises ConfigurationError."""
+        from ssl import create_default_context
+
+        try:
+            context = create_default_context(cafile=self.certificate_authority)
+        except OSError as error:
+            path = self.certificate_authority
+            raise ConfigurationError(f"--certificate-authority {path} cannot be read: {error}") from None
+        if self.tls_server_name:
+            wrap: Any = partial(_wrap_socket, context.wrap_socket, self.tls_server_name)
+            context.wrap_socket = wrap
+        return context
+
+
+def _wrap_socket(wrap: Callable[..., SSLSocket], name: str, socket: Any, **options: Any) -> SSLSocket:
+    return wrap(socket, **{**options, "server_hostname": name})
+
+
+def fetch_json(endpoint: DebugEndpoint, path: str, query: str) -> Any:
     """Return the JSON at ``path``.
 
     Raises:
-        ConfigurationError: the URL is invalid or unreachable, or responds with an error.
+        ConfigurationError: an option is invalid, or the endpoint is unreachable or responds with an error.
     """
     from http.client import HTTPException
     from urllib.error import HTTPError
-    from urllib.request import ProxyHandler, build_opener
+    from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
+    url = endpoint.url
     if not url.startswith(("http://", "https://")):
         raise ConfigurationError(f"--url {url!r} must start with http:// or https://")
+    request = Request(f"{url.rstrip('/')}{path}{query}")  # noqa: S310
+    if token := endpoint.token():
+        # A redirect must not receive the token.
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    # Ignore HTTP_PROXY: the URL is usually on this machine.
+    opener = build_opener(ProxyHandler({}), HTTPSHandler(context=endpoint.ssl_context()))
     try:
-        # Ignore HTTP_PROXY: the URL is usually on this machine.
-        with build_opener(ProxyHandler({})).open(
-            f"{url.rstrip('/')}{path}{query}", timeout=_REQUEST_TIMEOUT_SECONDS
-        ) as response:
+        with opener.open(request, timeout=_REQUEST_TIMEOUT_SECONDS) as response:
             body = response.read(_MAX_BODY_BYTES + 1)
         if len(body) > _MAX_BODY_BYTES:
             raise ConfigurationError(f"{url}{path} responded with over {_MAX_BODY_BYTES} bytes: check --url")
         return json.loads(body)
     except HTTPError as error:
+        if error.code in (401, 403):
+            raise ConfigurationError(
+                f"{url} responded with {error.code}: set --token-file to a token of an account that may get {path}"
+            ) from None
         raise ConfigurationError(
             f"{url} responded with {error.code}: start the operator with --debug-bind-address, and check --url"
         ) from None

@@ -32,7 +32,8 @@ def install(
 ) -> None:
     """Install the CRDs of the project.
 
-    The command waits until they are served.
+    The command waits until they are served. Existing CRDs with another label app.kubernetes.io/managed-by than in
+    config/crd/bases are kept.
 
     Example: steersman install --context staging
     """
@@ -68,7 +69,8 @@ def deploy(
 ) -> None:
     """Deploy the operator from config/default.
 
-    The command uses server-side apply, and waits until the operator is available.
+    The command uses server-side apply, and waits until the operator is available. Existing CRDs with another label
+    app.kubernetes.io/managed-by than in the manifests are kept.
 
     It needs kubectl or kustomize.
 
@@ -129,10 +131,10 @@ def _apply(
     available_timeout: float | None = None,
 ) -> None:
     from steersman.meta import ObjectKey
-    from steersman_cli.apply import Applier, display_name, run_with_client, wait_available
+    from steersman_cli.apply import display_name, run_with_client, wait_available
 
     async def apply(client: Client) -> None:
-        await Applier(client, dry_run=dry_run).apply(manifests)
+        await apply_manifests(client, manifests, dry_run=dry_run)
         for manifest in manifests:
             if manifest["kind"] == "Deployment" and available_timeout is not None:
                 metadata = manifest["metadata"]
@@ -140,6 +142,20 @@ def _apply(
                 typer.echo(f"{display_name(manifest)} is available")
 
     run_with_client(kubeconfig, context, apply)
+
+
+async def apply_manifests(client: Client, manifests: list[Manifest], *, dry_run: bool) -> None:
+    """Apply manifests, except CRDs of another owner.
+
+    Args:
+        client: client of the cluster.
+        manifests: manifests of a project.
+        dry_run: the API server validates the manifests and stores nothing.
+    """
+    from steersman_cli.apply import Applier
+
+    applier = Applier(client, dry_run=dry_run)
+    await applier.apply(await applier.without_foreign_crds(manifests))
 
 
 def _delete(manifests: list[Manifest], kubeconfig: str, context: str, *, force: bool, dry_run: bool) -> None:
@@ -174,4 +190,6 @@ async def delete_manifests(client: Client, manifests: list[Manifest], *, force: 
         raise ConfigurationError(
             f"objects exist: {remaining}. Deleting the CRDs deletes them; delete them first, or give --force"
         )
-    await applier.delete(owned)
+    # Their objects first: the operator removes its finalizers while it runs.
+    await applier.delete(crds)
+    await applier.delete([m for m in owned if m not in crds])

@@ -17,6 +17,7 @@ from steersman.client import Client
 from steersman.controller import Permission
 from steersman.errors import ApiError, NotFound
 from steersman.meta import ObjectKey, ObjectMeta, Unstructured, unstructured
+from steersman_cli.apply import is_foreign
 from steersman_cli.project import Project
 
 if TYPE_CHECKING:
@@ -103,9 +104,13 @@ class ProjectChecks:
             return CheckResult(
                 subject, "wrong", f"not served: {names.get('message', 'not established yet')}", "rename the kind"
             )
-        # A dry run shows the manifest with the defaults of the server.
-        expected = await self._client.apply(_CRD.of(manifest), dry_run=True)
-        if _comparable_spec(expected) != _comparable_spec(_CRD.of(found)):
+        if is_foreign(manifest, found["metadata"].get("labels") or {}):
+            return CheckResult(subject, "ok", "served; another owner maintains it, and `steersman install` keeps it")
+        # A dry run shows the manifest with the defaults of the server. `steersman dev` redirects the conversion.
+        declared = {**manifest, "spec": {**manifest["spec"], "conversion": found["spec"]["conversion"]}}
+        expected = await self._client.apply(_CRD.of(declared), dry_run=True)
+        is_converted_alike = _conversion_strategy(manifest) == _conversion_strategy(found)
+        if not is_converted_alike or _comparable_spec(expected) != _comparable_spec(_CRD.of(found)):
             return CheckResult(subject, "wrong", "the cluster's CRD differs from config/crd/bases", "make install")
         return CheckResult(subject, "ok", "installed and served")
 
@@ -222,6 +227,10 @@ class ProjectChecks:
             )
         else:
             yield CheckResult(subject, "ok", f"valid until {not_after:%Y-%m-%d}")
+
+
+def _conversion_strategy(definition: Manifest) -> str:
+    return definition["spec"].get("conversion", {}).get("strategy", "None")
 
 
 def _comparable_spec(definition: Unstructured) -> Manifest:

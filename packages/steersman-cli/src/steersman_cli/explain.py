@@ -8,7 +8,16 @@ from urllib.parse import quote
 import typer
 
 from steersman.errors import ConfigurationError
-from steersman_cli.debug_endpoint import DEFAULT_DEBUG_URL, DebugUrlOption, fetch_json, format_triggers
+from steersman_cli.debug_endpoint import (
+    DEFAULT_DEBUG_URL,
+    CertificateAuthorityOption,
+    DebugEndpoint,
+    DebugUrlOption,
+    TlsServerNameOption,
+    TokenFileOption,
+    fetch_json,
+    format_triggers,
+)
 from steersman_cli.exit_codes import report_errors
 from steersman_cli.output import OutputFormat, print_output
 
@@ -19,6 +28,9 @@ def explain(
     url: DebugUrlOption = DEFAULT_DEBUG_URL,
     limit: Annotated[int, typer.Option(min=1, max=256, help="Number of recent reconciles.")] = 20,
     output: Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")] = "table",
+    token_file: TokenFileOption = None,
+    certificate_authority: CertificateAuthorityOption = None,
+    tls_server_name: TlsServerNameOption = "",
 ) -> None:
     """Show why objects were reconciled.
 
@@ -30,12 +42,13 @@ def explain(
     """
     with report_errors():
         query = f"?limit={limit}" + (f"&object={quote(object, safe='/')}" if object else "")
-        controllers = fetch_json(url, "/debug/controllers", query)
+        endpoint = DebugEndpoint(url, token_file, certificate_authority, tls_server_name)
+        controllers = fetch_json(endpoint, "/debug/controllers", query)
         selected = next((c for c in controllers if c["name"] == controller), None)
         if selected is None:
             names = ", ".join(c["name"] for c in controllers) or "none"
             raise ConfigurationError(f"controller {controller} not found (controllers: {names})")
-        recent = fetch_json(url, f"/debug/controllers/{quote(controller)}/recent", query)
+        recent = fetch_json(endpoint, f"/debug/controllers/{quote(controller)}/recent", query)
     content = {"running": selected["running"], "queue": selected["queue"], "recent": recent}
     print_output(
         content,

@@ -161,6 +161,8 @@ def write_kubeconfig(path: Path, content: str) -> None:
     """
     try:
         path.touch(mode=0o600)
+        # The mode of an existing file is not changed by touch.
+        path.chmod(0o600)
         path.write_text(content)
     except OSError as error:
         raise ConfigurationError(f"cannot write {path}: {error.strerror}") from error

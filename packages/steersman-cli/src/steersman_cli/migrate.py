@@ -1,4 +1,4 @@
-"""``steersman migrate``: rewrite stored objects in the storage version of their kind."""
+"""``steersman migrate``: storage versions of custom resources, and operators of Kopf."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from steersman.errors import ConfigurationError
 from steersman_cli.deploy import ContextOption, KubeconfigOption, ServerDryRunOption
 from steersman_cli.exit_codes import report_errors
+from steersman_cli.kopf.command import kopf
 from steersman_cli.output import OutputFormat, print_output
 
 if TYPE_CHECKING:
@@ -18,9 +19,15 @@ if TYPE_CHECKING:
     from steersman.client import Client
 
 ProgressCallback = Callable[[int, int], None]
+group = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Migrate stored objects to another version, or from Kopf."
+)
+"""The commands below ``steersman migrate``."""
+group.command("kopf")(kopf)
 
 
-def migrate(
+@group.command("storage-version")
+def storage_version(
     kinds: Annotated[
         list[str] | None,
         typer.Argument(
@@ -35,14 +42,14 @@ def migrate(
     dry_run: ServerDryRunOption = False,
     output: Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")] = "table",
 ) -> None:
-    """Rewrite stored objects in the storage version of their kind.
+    """Rewrite objects in their storage version.
 
     Then old versions can be removed from the CRD. Each object is written once, without a change. The command can be
     interrupted and run again.
 
-    Example: steersman migrate cronjobs.batch.tutorial.kubebuilder.io --dry-run
+    Example: steersman migrate storage-version cronjobs.batch.tutorial.kubebuilder.io --dry-run
 
-    Example: steersman migrate --all --context staging -o json
+    Example: steersman migrate storage-version --all --context staging -o json
     """
     with report_errors():
         if bool(kinds) == all_kinds:

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 import typer
-import yaml
+
+from steersman_manifests.yaml_codec import dump_yaml
 
 OutputFormat = Literal["table", "json", "yaml"]
 
@@ -36,7 +37,7 @@ def print_output(
     if output == "json":
         typer.echo(msgspec.json.format(msgspec.json.encode(content)).decode())
     elif output == "yaml":
-        typer.echo(yaml.safe_dump(msgspec.to_builtins(content), sort_keys=False), nl=False)
+        typer.echo(dump_yaml(msgspec.to_builtins(content)), nl=False)
     else:
         _print_table(columns, rows, piped_width)
 

@@ -97,5 +97,17 @@ class _PlainDumper(yaml.SafeDumper):
         return True
 
     def represent_scalar(self, tag: str, value: Any, style: str | None = None) -> Any:
-        has_lines = isinstance(value, str) and "\n" in value
-        return super().represent_scalar(tag, value, style="|" if has_lines else style)  # pyright: ignore[reportUnknownMemberType]
+        if "\n" in value:
+            style = "|"
+        elif tag == f"{_TAG}str" and (_is_typed_for_go(value) or _is_typed_for_go(value.replace("_", ""))):
+            style = "'"
+        return super().represent_scalar(tag, value, style=style)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _is_typed_for_go(text: str) -> bool:
+    """Return True if Go reads the unquoted ``text`` as no string.
+
+    It ignores ``_`` in numbers.
+    """
+    resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = _KubernetesLoader.yaml_implicit_resolvers
+    return any(pattern.match(text) for _, pattern in resolvers.get(text[:1], ()))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from steersman.errors import ConfigurationError
-from steersman_cli.debug_endpoint import fetch_json
+from steersman_cli.debug_endpoint import DebugEndpoint, fetch_json
 
 _ERROR_RESULT = "error"
 
@@ -97,18 +97,18 @@ class ControllerSample(msgspec.Struct, frozen=True, kw_only=True):
     slowest: list[_Reconcile]
 
 
-def fetch_samples(url: str) -> list[ControllerSample]:
+def fetch_samples(endpoint: DebugEndpoint) -> list[ControllerSample]:
     """Return the state of all controllers.
 
     Raises:
         ConfigurationError: the operator is unreachable, or its version has no such state.
     """
-    content = fetch_json(url, "/debug/controllers", "?limit=10")
+    content = fetch_json(endpoint, "/debug/controllers", "?limit=10")
     try:
         return msgspec.convert(content, list[ControllerSample])
     except msgspec.ValidationError as error:
         raise ConfigurationError(
-            f"{url} does not report the load of controllers ({error}): update Steersman in the operator"
+            f"{endpoint.url} does not report the load of controllers ({error}): update Steersman in the operator"
         ) from None
 
 

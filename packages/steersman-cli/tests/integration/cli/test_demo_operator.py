@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,4 +29,6 @@ def test_demo_operator_shows_all_steps(tmp_path: Path) -> None:
         assert f"✓ {step}" in completed.stdout
     assert "It reconciled because of: Service default/my-application" in completed.stdout
     assert "everything is stopped" in completed.stdout
+    (crd,) = re.findall(r"^ *steersman dev --crd (\S+)$", completed.stdout, re.MULTILINE)
+    assert (ROOT / "examples/myapp" / crd).is_file()
     assert list(tmp_path.iterdir()) == []

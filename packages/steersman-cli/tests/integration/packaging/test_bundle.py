@@ -75,6 +75,7 @@ def test_bundle_contains_expected_files(operator: OperatorInfo) -> None:
         "manifests/databaseuser-databaseuser-viewer_rbac.authorization.k8s.io_v1_clusterrole.yaml",
         "manifests/databaseuser-metrics-reader_rbac.authorization.k8s.io_v1_clusterrole.yaml",
         CSV,
+        "manifests/databaseuser_policy_v1_poddisruptionbudget.yaml",
         "manifests/mygroup.handsomeguy.cn_databaseusers.yaml",
         "metadata/annotations.yaml",
         "tests/scorecard/config.yaml",

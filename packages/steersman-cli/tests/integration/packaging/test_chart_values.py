@@ -18,14 +18,14 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("helm")]
 DIGEST = "sha256:" + "0" * 64
 
 
-@pytest.mark.requirement("overview/chart")
+@pytest.mark.requirement("overview/chart", "overview/requests")
 def test_values_of_pods(installation: OperatorManifests, write_chart: WriteChart, tmp_path: Path) -> None:
     values: dict[str, Any] = {
         "replicaCount": 3,
         "image": {"repository": "example.com:5000/users", "tag": "v9", "pullPolicy": "Always"},
         "imagePullSecrets": [{"name": "pull"}],
         "serviceAccount": {"annotations": {"cloud": "role"}},
-        "resources": {"limits": {"memory": "1Gi"}, "requests": {"cpu": 1}},
+        "resources": {"limits": {"memory": "1Gi"}, "requests": {"cpu": "100m"}},
         "nodeSelector": {"disk": "ssd"},
         "tolerations": [{"key": "dedicated", "operator": "Exists"}],
         "affinity": {"nodeAffinity": {}},
@@ -52,7 +52,7 @@ def test_values_of_pods(installation: OperatorManifests, write_chart: WriteChart
     assert pod["priorityClassName"] == "high"
     # Helm merges mappings. Omitted keys keep the values of the manifests.
     assert pod["securityContext"] == {**installation.pod["securityContext"], "runAsUser": 7}
-    assert manager["resources"]["requests"] == {"cpu": 1, "memory": "64Mi"}
+    assert manager["resources"]["requests"] == {"cpu": "100m", "memory": "64Mi"}
     assert manager["securityContext"]["privileged"] is False
     metadata = deployment["template"]["metadata"]
     assert metadata["annotations"] == {"a": "b"}
@@ -76,19 +76,19 @@ def test_parts_that_users_switch(installation: OperatorManifests, write_chart: W
     for switch, kinds in {
         "metrics.serviceMonitor.enabled=true": {"ServiceMonitor"},
         "metrics.monitors.enabled=true": {"PodMonitor"},
-        "podDisruptionBudget.enabled=true": {"PodDisruptionBudget"},
         "networkPolicy.enabled=true": {"NetworkPolicy"},
         "webhooks.certificates=cert-manager": {"Issuer", "Certificate"},
     }.items():
         assert {m["kind"] for m in chart.template("--set", switch)} - default_kinds == kinds, switch
     for switch, kinds in {
         "serviceAccount.create=false": {"ServiceAccount"},
+        "podDisruptionBudget.enabled=false": {"PodDisruptionBudget"},
         "rbac.create=false": {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"},
         "crds.install=false": {"CustomResourceDefinition"},
     }.items():
         assert default_kinds - {m["kind"] for m in chart.template("--set", switch)} == kinds, switch
     budget = single_manifest(
-        chart.template("--set", "podDisruptionBudget.enabled=true,podDisruptionBudget.minAvailable=50%"),
+        chart.template("--set", "podDisruptionBudget.minAvailable=50%"),
         "PodDisruptionBudget",
     )
     assert budget["spec"]["minAvailable"] == "50%"

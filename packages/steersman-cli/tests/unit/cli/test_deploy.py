@@ -163,6 +163,66 @@ async def test_uninstall_keeps_crds_of_another_owner(
         await client.get(CustomResourceDefinition, key)
 
 
+@virtual_time
+async def test_undeploy_deletes_objects_before_their_operator() -> None:
+    client, operator = Client(InMemoryApiServer()), ObjectKey("shop-system", "words")
+    await Applier(client).apply([NAMESPACE, definition(Widget), CONFIG_MAP])
+    metadata = ObjectMeta(name="a", namespace="default", finalizers=("example.com/held",))
+    widget = await client.create(Widget(metadata=metadata, spec=WidgetSpec()))
+    deleting = asyncio.create_task(
+        deploy.delete_manifests(client, [NAMESPACE, definition(Widget), CONFIG_MAP], force=True, dry_run=False)
+    )
+    while (await client.get(Widget, widget.key)).metadata.deletion_timestamp is None:
+        await asyncio.sleep(1)
+    # The operator still runs, and removes its finalizer.
+    await client.get(ConfigMap, operator)
+    await client.patch(Widget, widget.key, MergePatch({"metadata": {"finalizers": None}}))
+    await deleting
+    with pytest.raises(NotFound):
+        await client.get(ConfigMap, operator)
+
+
+@virtual_time
+async def test_install_keeps_crds_of_another_owner(capsys: pytest.CaptureFixture[str]) -> None:
+    client, key = Client(InMemoryApiServer()), ObjectKey("", definition(Widget)["metadata"]["name"])
+    await Applier(client).apply([labeled_definition({})])
+    before = await client.get(CustomResourceDefinition, key)
+    own = labeled_definition({"app.kubernetes.io/managed-by": "shop"})
+    await deploy.apply_manifests(client, [own], dry_run=False)
+    assert await client.get(CustomResourceDefinition, key) == before
+    assert "kept: its label app.kubernetes.io/managed-by is not shop" in capsys.readouterr().out
+    await client.delete(CustomResourceDefinition, key)
+    for short_name in ("wd", "wg"):
+        own["spec"]["names"]["shortNames"] = [short_name]
+        await deploy.apply_manifests(client, [own], dry_run=False)
+        assert (await client.get(CustomResourceDefinition, key)).spec.names.short_names == (short_name,)
+
+
+@virtual_time
+async def test_deploy_keeps_crds_of_another_owner() -> None:
+    # With our label, a later undeploy --force would delete it, with the objects of the other owner.
+    client, key = Client(InMemoryApiServer()), ObjectKey("", definition(Widget)["metadata"]["name"])
+    await Applier(client).apply([labeled_definition({"app.kubernetes.io/managed-by": "other"})])
+    before = await client.get(CustomResourceDefinition, key)
+    own = labeled_definition({"app.kubernetes.io/managed-by": "shop"})
+    await deploy.apply_manifests(client, [NAMESPACE, own, CONFIG_MAP], dry_run=False)
+    assert await client.get(CustomResourceDefinition, key) == before
+    await client.get(ConfigMap, ObjectKey("shop-system", "words"))
+
+
+@virtual_time
+async def test_uninstall_counts_objects_of_served_versions() -> None:
+    """The code has another version than the cluster."""
+    client, key = Client(InMemoryApiServer()), ObjectKey("", definition(Widget)["metadata"]["name"])
+    await Applier(client).apply([definition(Widget)])
+    await client.create(Widget(metadata=ObjectMeta(name="a", namespace="default"), spec=WidgetSpec()))
+    newer = definition(Widget)
+    newer["spec"]["versions"][0]["name"] = "v2"
+    with pytest.raises(ConfigurationError, match="objects exist: 1 widgets"):
+        await deploy.delete_manifests(client, [newer], force=False, dry_run=False)
+    await client.get(CustomResourceDefinition, key)
+
+
 def labeled_definition(labels: dict[str, str]) -> dict[str, Any]:
     """Return the CRD of Widget with labels."""
     crd = definition(Widget)

@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from framework_support.projects import write_project
+from steersman.client import SyncClient
 from steersman.errors import ConfigurationError
+from steersman.meta import ApiResource, unstructured
 from steersman_cli import app
 from steersman_cli.dev.session import DevSession
 from steersman_cli.local_api_server import start_api_server
@@ -114,6 +116,33 @@ def test_prepare_rejected_crd_still_starts_operator(
     environment = FakeEnvironment(ConfigurationError("carts.shop is invalid"))
     assert session(project, environment, monkeypatch).prepare()
     assert "manifests not installed: carts.shop is invalid" in capsys.readouterr().err
+
+
+def test_new_stored_version_is_served_before_its_webhook() -> None:
+    webhook = {"clientConfig": {"url": "https://127.0.0.1:1/convert"}, "conversionReviewVersions": ["v1"]}
+    versions: list[dict[str, Any]] = [
+        {"name": name, "served": True, "storage": name == "v2", "schema": {"openAPIV3Schema": {"type": "object"}}}
+        for name in ("v1", "v2")
+    ]
+    before = {"conversion": {"strategy": "None"}, "versions": [{**versions[0], "storage": True}]}
+    after = {"conversion": {"strategy": "Webhook", "webhook": webhook}, "versions": versions}
+    cart = unstructured(ApiResource("shop.example.com", "v1", "Cart", "carts"))
+    with start_api_server(envtest=False, port=0) as environment:
+        environment.install_crds(carts_crd(before))
+        with SyncClient(environment.config) as client:
+            client.create(cart.of({"metadata": {"name": "a", "namespace": "default"}}))
+        # The operator serves the conversion, and starts after the CRD.
+        environment.install_crds(carts_crd(after))
+
+
+def carts_crd(spec: dict[str, Any]) -> dict[str, Any]:
+    names = {"plural": "carts", "singular": "cart", "kind": "Cart", "listKind": "CartList"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "carts.shop.example.com"},
+        "spec": {"group": "shop.example.com", "scope": "Namespaced", "names": names, **spec},
+    }
 
 
 def test_dev_keeps_foreign_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -130,6 +131,37 @@ async def test_definitions(project: Project) -> None:
     found = (await run_checks(server, project))[f"definition {NAME}"]
     assert (found.status, found.fix) == ("wrong", "make install")
     assert "the cluster's CRD differs" in found.message
+
+
+@virtual_time
+async def test_doctor_accepts_crd_of_another_owner(project: Project) -> None:
+    server = InMemoryApiServer()
+    manifest = definition(Widget)
+    await Client(server).apply(CRD.of(manifest))
+    manifest["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "shop"}
+    manifest["spec"]["names"]["shortNames"] = ["wd"]
+    (project.root / "config/crd/bases/widgets.yaml").write_text(yaml.safe_dump(manifest))
+    found = (await run_checks(server, project))[f"definition {NAME}"]
+    assert found.status == "ok"
+    assert "another owner" in found.message
+
+
+@virtual_time
+async def test_doctor_compares_the_strategy_of_conversions(project: Project) -> None:
+    """``steersman dev`` replaces the Service of the conversion webhook by a URL."""
+    server = InMemoryApiServer()
+    client = Client(server, field_manager="envtest")
+    manifest = definition(Widget)
+    service = {"name": "shop-webhook", "namespace": "shop-system", "path": "/convert"}
+    webhook: dict[str, Any] = {"clientConfig": {"service": service}, "conversionReviewVersions": ["v1"]}
+    manifest["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
+    (project.root / "config/crd/bases/widgets.yaml").write_text(yaml.safe_dump(manifest))
+    webhook["clientConfig"] = {"url": "https://127.0.0.1:9443/convert"}
+    await client.apply(CRD.of(manifest))
+    assert (await run_checks(server, project))[f"definition {NAME}"].status == "ok"
+    # Without the webhook, the API server would only change the apiVersion of objects.
+    await client.apply(CRD.of(definition(Widget)))
+    assert (await run_checks(server, project))[f"definition {NAME}"].fix == "make install"
 
 
 @virtual_time

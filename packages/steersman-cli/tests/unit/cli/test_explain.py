@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import steersman_cli.explain as module
+from steersman_cli.debug_endpoint import DebugEndpoint
 
 RECENT: dict[str, Any] = {
     "namespace": "orders",
@@ -28,7 +29,7 @@ CONTROLLERS: list[dict[str, Any]] = [{"name": "shop", "running": [], "queue": {"
 def test_explain_shows_blocking_and_unpruned_dependents(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fetch_json(url: str, path: str, query: str) -> Any:
+    def fetch_json(endpoint: DebugEndpoint, path: str, query: str) -> Any:
         return CONTROLLERS if path == "/debug/controllers" else [RECENT]
 
     monkeypatch.setattr(module, "fetch_json", fetch_json)

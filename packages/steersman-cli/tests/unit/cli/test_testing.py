@@ -19,6 +19,7 @@ from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, connect, load_config
 from steersman.meta import ObjectKey
 from steersman_cli import app
+from steersman_cli.local_api_server import write_kubeconfig
 from steersman_manifests.crd import definition
 
 FOREIGN_KUBECONFIG = "apiVersion: v1\nkind: Config\ncurrent-context: production\n"
@@ -93,6 +94,13 @@ def test_serve_does_not_overwrite_foreign_kubeconfig(found: str, message: str, t
     assert message in result.stderr
     assert "choose another --kubeconfig" in result.stderr
     assert kubeconfig.read_text() == found
+
+
+def test_write_kubeconfig_restricts_mode_of_existing_file(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.touch(mode=0o644)
+    write_kubeconfig(kubeconfig, "a: b")
+    assert (kubeconfig.stat().st_mode & 0o777, kubeconfig.read_text()) == (0o600, "a: b")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from steersman.manager import Manager, ManagerOptions
 from steersman.manager.serving.debug import DebugHandler
 from steersman.manager.serving.http_server import ServerRequest
 from steersman_cli import app
+from steersman_cli.debug_endpoint import DebugEndpoint
 from steersman_cli.top.load import ControllerSample, controller_loads
 from steersman_cli.top.view import render
 from steersman_testing import virtual_time
@@ -74,7 +75,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     responses: list[Any] = [[sample()], [later()]]
     remaining: Iterator[Any] = iter(responses)
 
-    def fetch(url: str, path: str, query: str) -> Any:
+    def fetch(endpoint: DebugEndpoint, path: str, query: str) -> Any:
         return next(remaining)
 
     monkeypatch.setattr("steersman_cli.top.load.fetch_json", fetch)

@@ -144,7 +144,7 @@ def _default_value(field: msgspec.structs.FieldInfo, markers: list[Field], schem
     """
     for marker in markers:
         if (explicit_default := marker_default(marker)) is not UNSET:
-            return explicit_default
+            return UNSET if explicit_default is None else explicit_default
     value = field.default
     if field.default_factory is not msgspec.NODEFAULT:
         value = field.default_factory()

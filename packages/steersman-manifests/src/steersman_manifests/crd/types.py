@@ -133,12 +133,25 @@ def _annotated_schema(hint: Any, context: TypeSchemaContext) -> Schema:
     try:
         schema = type_schema(base, replace(context, keyed=any(m.list_map_keys for m in fields)))
     except RecursiveTypeError:
-        if not any(m.preserve_unknown for m in fields):
+        # A list needs the marker at its items: as an object, it would reject every list.
+        if not any(m.preserve_unknown for m in fields) or get_origin(_present_type(base)) is tuple:
             raise
         schema = {"type": "object", **PRESERVE_UNKNOWN_FIELDS}
     for marker in fields:
         schema = apply_marker(schema, marker, correlatable=context.correlatable)
+    if schema.get("nullable") and "enum" in schema:
+        # The API server compares null with the values of the enum, and skips a null among them.
+        raise SchemaError("an enum rejects null, also if nullable: remove nullable, since an absent field is None")
     return schema
+
+
+def _present_type(hint: Any) -> Any:
+    """The only member of ``X | None`` besides None."""
+    hint = _resolve_alias(hint)
+    if get_origin(hint) in (Union, UnionType):
+        present = [member for member in get_args(hint) if member is not NoneType]
+        return _present_type(present[0]) if len(present) == 1 else hint
+    return hint
 
 
 def _accepts_none(hint: Any) -> bool:

@@ -41,6 +41,10 @@ class Part(FrozenStruct):
     size: Annotated[int, Field(ge=1)] = 1
 
 
+class Node(FrozenStruct):
+    children: tuple[Annotated[Node, Field(preserve_unknown=True)], ...] = ()
+
+
 class Tree(FrozenStruct):
     left: Annotated[Tree, Field(preserve_unknown=True)] | None = None
 
@@ -67,11 +71,13 @@ class Many(Base):
     part: Part = Part()
     parts: tuple[Part, ...] = (Part(), Part(size=2))
     empty: Annotated[FrozenDict[str, str], Field(default=FrozenDict())] = FrozenDict()
+    filled: Annotated[bool, Field(default=None)] = True
     tree: Tree | None = None
     schema_: Annotated[JSONSchemaProps, Field(preserve_unknown=True)] | None = msgspec.field(
         default=None, name="schema"
     )
     namespace: Annotated[str | None, Field(immutable=True)] = None
+    node: Node | None = None
     given: Annotated[str, Field(default="x")]
 
 
@@ -93,7 +99,20 @@ PART = {"type": "object", "description": "A part.", "properties": {"size": {**IN
         ("part", {**PART, "default": {}}),
         ("parts", {"type": "array", "items": PART, "default": [{}, {"size": 2}]}),
         ("empty", {"type": "object", "additionalProperties": {"type": "string"}, "default": {}}),
+        ("filled", {"type": "boolean"}),
         ("schema", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
+        (
+            "node",
+            {
+                "type": "object",
+                "properties": {
+                    "children": {
+                        "type": "array",
+                        "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                    }
+                },
+            },
+        ),
         ("given", {"type": "string", "default": "x"}),
     ],
 )

@@ -53,8 +53,16 @@ class Empty(Enum):
     pass
 
 
+class Level(Enum):
+    LOW = "low"
+
+
 class Tree(FrozenStruct):
     left: Tree | None = None
+
+
+class Node(FrozenStruct):
+    children: Annotated[tuple[Node, ...] | None, Field(preserve_unknown=True)] = None
 
 
 class ItemOfFixed(FrozenStruct):
@@ -134,12 +142,15 @@ def marked(hint: Any, **markers: Any) -> Any:
         (frozenset[str], 'a set is written .*list_type="set"'),
         (timedelta, "a duration is written steersman.meta.Duration"),
         (Item | ItemOfFixed, r"@schema\(rules=\[exactly_one_of\(…\)\]\)"),
+        (marked(Literal["a", "b"] | None, nullable=True), "an enum rejects null, also if nullable: remove nullable"),
+        (marked(Level | None, nullable=True), "an enum rejects null"),
         (Literal["a", None], r"an enum has only strings or only integers"),
         (Literal[True], "an enum has only strings or only integers"),
         (Empty, "an enum without members accepts no value"),
         (complex, "has no structural schema: use scalars"),
         (Annotated[int, msgspec.Meta(ge=0)], "msgspec.Meta would reject stored objects of an older schema"),
         (Tree, r"Tree\.left: Tree contains itself, which no structural schema can express: keep the inner one"),
+        (Node, r"Node\.children: Node contains itself, .*: keep the inner one unchecked"),
         (JSONSchemaProps, r"JSONSchemaProps contains itself.*Annotated\[JSONSchemaProps, Field\(preserve_unknown"),
         (TokenReviewSpec, "Kubernetes publishes no schema of TokenReviewSpec: write a struct"),
     ],

@@ -207,6 +207,9 @@ def prepare_for_update(
     if not kind.is_custom:
         keep_allocated_fields(kind.resource.kind, clone(old), result, subresource)
     tracks_generation = "generation" in before and (kind.has_generation or kind.is_custom)
+    if kind.resource.kind == "PriorityClass" and not kind.is_custom:
+        # The real server sets its generation at creation only.
+        tracks_generation = False
     if tracks_generation and not json_equal(
         _generation_fields(kind, old), _generation_fields(kind, canonicalize(kind, result))
     ):

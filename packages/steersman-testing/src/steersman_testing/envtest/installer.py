@@ -121,13 +121,17 @@ class ResourceInstaller:
 
     async def _wait_until_served(self, crd: Manifest, version: str) -> None:
         group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
+        has_webhook = crd["spec"].get("conversion", {}).get("strategy") == "Webhook"
 
         async def served() -> bool:
             # After the condition Established, requests still fail with 404 and then 429 for a moment.
             try:
                 await self._client.raw(f"/apis/{group}/{version}/{plural}", query={"limit": "1"})
-            except (NotFound, TooManyRequests, ServerError):
+            except (NotFound, TooManyRequests):
                 return False
+            except ServerError:
+                # The webhook converts stored objects of other versions, and may not run yet.
+                return has_webhook
             return True
 
         if not await poll_until(served):

@@ -25,6 +25,7 @@ from steersman.manager.serving.http_connection import (
     ServerConnection,
     WireRequest,
 )
+from steersman.manager.serving.open_connections import OpenConnections
 from steersman_testing.apiserver.discovery.documents import content_type
 from steersman_testing.apiserver.failures import bad_request, body_too_large, internal, unauthorized
 from steersman_testing.apiserver.kubectl.impersonation import ImpersonatedUser
@@ -100,12 +101,12 @@ async def serve(server: InMemoryApiServer, *, port: int = 0, tls: bool = False) 
         ConfigurationError: if the port is in use, or ``cryptography`` is missing for TLS.
     """
     context, ca_certificate = _server_tls_context() if tls else (None, "")
-    connections: set[ServerConnection] = set()
-    options = ConnectionOptions(max_body_bytes=MAX_BODY_BYTES)
+    connections = OpenConnections[ServerConnection]()
+    options = ConnectionOptions(max_body_bytes=MAX_BODY_BYTES, tls=context)
     loop, dispatcher = asyncio.get_running_loop(), _Dispatcher(server)
     try:
         listener = await loop.create_server(
-            lambda: ServerConnection(dispatcher.handle, connections, options), _LOOPBACK, port, ssl=context
+            lambda: ServerConnection(dispatcher.handle, connections, options), _LOOPBACK, port
         )
     except OSError as error:
         raise ConfigurationError(f"cannot listen on port {port}: {error.strerror}") from error

@@ -140,6 +140,11 @@ class _Normalizer(Normalizer):
     def normalize_field(self, name: str, value: Any) -> Any:
         if name == "observedGeneration":
             return MISSING
+        if name == "ownerReferences" and is_list(value):
+            # A set by UID, since the order is that of the writes.
+            return sorted(
+                (self.normalize(owner) for owner in value), key=lambda owner: (owner["kind"], owner["name"])
+            )
         if name != "conditions" or not is_list(value) or not all(is_map(c) and "type" in c for c in value):
             return self.normalize(value)
         # A map by type, since the order is arbitrary. Messages are left out, since they may describe the history.

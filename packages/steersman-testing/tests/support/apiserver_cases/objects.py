@@ -391,6 +391,9 @@ async def case_priority_value_is_immutable(api: Api) -> None:
     patch = {"value": 6}
     rejected = await api.call("PATCH", f"{path}/{api.namespace}", patch, None, "application/merge-patch+json")
     rejected.expect_error(422, "Invalid", "value: Forbidden: may not be changed in an update.")
+    patch = {"description": "urgent"}
+    described = await api.call("PATCH", f"{path}/{api.namespace}", patch, None, "application/merge-patch+json")
+    assert described.expect_success().metadata["generation"] == 1
 
 
 async def case_service_accounts_reference_secrets(api: Api) -> None:

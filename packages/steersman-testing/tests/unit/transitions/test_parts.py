@@ -179,6 +179,17 @@ def test_states_differ_only_in_declared_values() -> None:
     assert [str(d) for d in unlike] == ['Claim (namespace)/a spec.size: "1Gi" / "1024Mi"']
 
 
+def test_order_of_owners_is_no_difference() -> None:
+    owners = [{"apiVersion": "v1", "kind": kind, "name": "a", "uid": kind} for kind in ("Claim", "Widget")]
+
+    def owned(references: list[dict[str, str]]) -> Any:
+        metadata = {"name": "s", "namespace": "n", "uid": "s", "ownerReferences": references}
+        return normalize_state([{"apiVersion": "v1", "kind": "Secret", "metadata": metadata}], "n")
+
+    assert list(differences(owned(owners), owned(owners[::-1]))) == []
+    assert list(differences(owned(owners), owned(owners[:1]))) != []
+
+
 def test_generated_names_are_numbered_by_content() -> None:
     def maps(*names: str) -> list[JsonObject]:
         made = [

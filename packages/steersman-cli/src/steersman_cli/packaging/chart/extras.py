@@ -124,11 +124,16 @@ def policy_templates(model: ChartModel) -> dict[str, str]:
         "maxUnavailable: {{ $.Values.podDisruptionBudget.maxUnavailable }}\n"
         "{{- end }}\n"
     )
+    declared: dict[str, Any] = (
+        {"selector": {}} if model.disruption_budget is None else model.disruption_budget["spec"]
+    )
+    settings = {k: v for k, v in declared.items() if k not in ("minAvailable", "maxUnavailable", "selector")}
+    labels = declared["selector"].get("matchLabels", {})
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": names.full_name, "namespace": names.namespace, "labels": names.labels({})},
-        "spec": {**text.block(amount), "selector": {"matchLabels": names.selector()}},
+        "spec": {**settings, **text.block(amount), "selector": {"matchLabels": names.selector(labels)}},
     }
     files = {"poddisruptionbudget.yaml": conditional("$.Values.podDisruptionBudget.enabled", text.render(budget))}
     if model.network_policies:
@@ -141,7 +146,7 @@ def policy_templates(model: ChartModel) -> dict[str, str]:
 def other_templates(model: ChartModel) -> dict[str, str]:
     """Render the manifests of all other kinds."""
     templated_elsewhere = [model.manifests.deployment, model.manifests.service_account]
-    excluded = [*templated_elsewhere, *model.webhook_certificates]
+    excluded = [*templated_elsewhere, *model.webhook_certificates, model.disruption_budget]
     rest = [
         m
         for m in model.manifests.manifests

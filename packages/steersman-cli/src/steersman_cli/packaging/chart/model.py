@@ -93,6 +93,15 @@ class ChartModel:
         return (*self.manifests.of_kind("NetworkPolicy"), *self._component_manifests("network-policy"))
 
     @property
+    def disruption_budget(self) -> Manifest | None:
+        """PodDisruptionBudget of the operator's pods."""
+        pods = self.manifests.deployment["spec"]["template"]["metadata"]["labels"]
+        budgets = self.manifests.of_kind("PodDisruptionBudget")
+        return next(
+            (b for b in budgets if b["spec"]["selector"].get("matchLabels", {}).items() <= pods.items()), None
+        )
+
+    @property
     def monitors(self) -> tuple[Manifest, ...]:
         """PodMonitors and ServiceMonitors, wherever they are listed."""
         return (*self.manifests.of_kind("PodMonitor", "ServiceMonitor"), *self._component_manifests("prometheus"))

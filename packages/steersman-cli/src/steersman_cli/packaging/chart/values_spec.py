@@ -186,17 +186,19 @@ def _extras_values(model: ChartModel) -> list[ChartValue]:
         values.append(
             ChartValue("metrics.monitors.enabled", listed, BOOLEAN, "Create the monitors of config/prometheus.")
         )
+    budget = model.disruption_budget
+    limits: dict[str, Any] = {} if budget is None else budget["spec"]
     values += [
-        ChartValue("podDisruptionBudget.enabled", False, BOOLEAN, "Create a PodDisruptionBudget."),
+        ChartValue("podDisruptionBudget.enabled", budget is not None, BOOLEAN, "Create a PodDisruptionBudget."),
         ChartValue(
             "podDisruptionBudget.minAvailable",
-            "",
+            limits.get("minAvailable", ""),
             INTEGER_OR_PERCENT,
             "Minimum of available replicas, a number or a percentage.",
         ),
         ChartValue(
             "podDisruptionBudget.maxUnavailable",
-            1,
+            limits.get("maxUnavailable", 1),
             INTEGER_OR_PERCENT,
             "Maximum of unavailable replicas, if minAvailable is empty.",
         ),
