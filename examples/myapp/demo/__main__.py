@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import subprocess
@@ -233,7 +234,11 @@ def main() -> int:
         return 1
     seconds = time.monotonic() - started_at
     console.print(f"[green]✓[/] Done in {seconds:.1f} s, everything is stopped", highlight=False)
-    console.print("  Try it yourself: cd examples/myapp, then steersman dev", highlight=False)
+    crd = os.path.relpath(DATABASE_CRD, PROJECT)
+    # On a line of its own, which is copied as a whole.
+    console.print(
+        f"  Try it yourself in examples/myapp:\n  steersman dev --crd {crd}", highlight=False, soft_wrap=True
+    )
     return 0
 
 

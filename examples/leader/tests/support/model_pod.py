@@ -66,6 +66,8 @@ class ModelApplication:
         healthy: response of the health check.
         hangs: the health check does not respond.
         stop_errors: errors of the next attempts to end it.
+        list_errors: errors of the next attempts to list its processes.
+        helpers: names of further containers, which never write.
     """
 
     def __init__(self, pod: str, store: Store, report: Callable[[], LeaderReport], running: asyncio.Event) -> None:
@@ -73,6 +75,8 @@ class ModelApplication:
         self.healthy = True
         self.hangs = False
         self.stop_errors: list[Exception] = []
+        self.list_errors: list[Exception] = []
+        self.helpers: set[str] = set()
         self.ended_at: list[float] = []
         self._pod, self._store, self._report, self._running = pod, store, report, running
         self._number = 0
@@ -91,7 +95,10 @@ class ModelApplication:
         self.crash()
 
     def containers(self) -> Mapping[str, frozenset[int]]:
-        return {} if self._task is None else {f"c{self._number}": frozenset({self._number})}
+        if self.list_errors:
+            raise self.list_errors.pop()
+        main = {} if self._task is None else {f"c{self._number}": frozenset({self._number})}
+        return main | {name: frozenset({len(name)}) for name in self.helpers}
 
     async def stop(self, containers: Iterable[str], kill_at: float) -> None:
         if self.stop_errors:

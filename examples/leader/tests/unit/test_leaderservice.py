@@ -348,6 +348,39 @@ async def test_refused_service_does_not_split_the_publication(
 
 
 @virtual_time
+async def test_refused_label_does_not_hide_the_leader(apiserver: InMemoryApiServer) -> None:
+    async with cluster(apiserver) as world:
+        await world.create(fencing="Sidecar")
+        await world.create_pods(1, sidecar="orders")
+        await world.wait_until(lambda: world.reason() == "NoLeader")
+        refused = Forbidden(ApiStatus("denied by policy", "Forbidden", 403))
+        apiserver.fail_next(matching("PATCH", "/pods/orders-0"), refused, times=1000)
+        uid = (await world.user.get(Pod, ObjectKey("default", "orders-0"))).metadata.uid
+        spec = LeaseSpec(holder_identity=f"orders-0_{uid}", lease_transitions=7)
+        metadata = ObjectMeta(name="orders-leader", namespace="default")
+        await world.user.create(Lease(metadata=metadata, spec=spec))
+        await world.wait_until(lambda: world.reason() == "Refused")
+        leader = world.status().leader
+        assert leader is not None
+        assert (leader.pod, leader.term) == ("orders-0", 7)
+        assert world.addresses() == ["10.0.0.1"]
+
+
+@virtual_time
+async def test_foreign_config_maps_are_not_cached(apiserver: InMemoryApiServer) -> None:
+    async with cluster(apiserver) as world:
+        await world.user.create(
+            ConfigMap(metadata=ObjectMeta(name="a", namespace="default"), data=FrozenDict({"a": "b"}))
+        )
+        await world.create(publish=PublishSpec(config_map="orders-leader"))
+        await world.create_pods(1)
+        await world.set_ready("orders-0", True)
+        await world.wait_for_leader("orders-0")
+        cached = await world.manager.client.list(ConfigMap)
+        assert [found.metadata.name for found in cached] == ["orders-leader"]
+
+
+@virtual_time
 async def test_deleted_objects_are_restored(apiserver: InMemoryApiServer) -> None:
     async with cluster(apiserver) as world:
         await world.create()

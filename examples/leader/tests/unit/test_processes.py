@@ -40,6 +40,25 @@ def test_sibling_is_a_container_of_the_same_pod(own: str, other: str, expected: 
     assert sibling(own, other) == expected
 
 
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ("/../../crio-app.scope/container", "crio-app.scope"),
+        ("/../../crio-app.scope/container/nested", "crio-app.scope"),
+        ("/../init", None),
+        ("/", None),
+        ("/../../../pod2/crio-app.scope/container", None),
+    ],
+)
+def test_sibling_is_found_above_a_child_of_its_container(other: str, expected: str | None) -> None:
+    assert sibling("/", other, "/../../crio-pause.scope/container") == expected
+
+
+@pytest.mark.parametrize("init", ["/", "/..", "/../../init.scope", "/../../../init.scope"])
+def test_init_of_the_host_is_not_a_pause_process(init: str) -> None:
+    assert sibling("/", "/../../system.slice/sshd.service", init) is None
+
+
 def write_process(proc: Path, pid: str, cgroup: str, state: str = "S", name: str = "app") -> None:
     directory = proc / pid
     directory.mkdir()
@@ -57,6 +76,26 @@ def test_containers_omit_pause_own_and_dead_processes(tmp_path: Path) -> None:
     write_process(tmp_path, "30", "0::/../../other/app\n")
     (tmp_path / "meminfo").write_text("")
     assert PodProcesses(time.monotonic, tmp_path).containers() == {"app": frozenset({20, 22})}
+
+
+def test_containers_of_crun_are_found(tmp_path: Path) -> None:
+    for name in ("self", "7"):
+        write_process(tmp_path, name, "0::/\n")
+    write_process(tmp_path, "1", "0::/../../crio-pause.scope/container\n", name="pause")
+    write_process(tmp_path, "20", "0::/../../crio-app.scope/container\n")
+    processes = PodProcesses(time.monotonic, tmp_path)
+    assert processes.containers() == {"crio-app.scope": frozenset({20})}
+
+
+def test_process_in_unknown_control_group_is_a_problem(tmp_path: Path) -> None:
+    for name in ("self", "7"):
+        write_process(tmp_path, name, "0::/\n")
+    write_process(tmp_path, "1", "0::/../pause\n", name="pause")
+    write_process(tmp_path, "19", "0::/../app\n", "Z")
+    processes = PodProcesses(time.monotonic, tmp_path)
+    assert processes.problem() == ""
+    write_process(tmp_path, "20", "0::/../../app/nested\n")
+    assert processes.problem().startswith("process 20 is in the control group /../../app/nested, not in a container")
 
 
 def test_containers_read_hierarchies_of_cgroups_v1(tmp_path: Path) -> None:

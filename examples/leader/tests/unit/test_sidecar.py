@@ -178,6 +178,32 @@ async def test_crashed_application_ends_the_term(apiserver: InMemoryApiServer) -
 
 
 @virtual_time
+async def test_end_of_a_later_container_ends_the_term(apiserver: InMemoryApiServer) -> None:
+    async with model_pods(apiserver) as pods:
+        leader = await pods.wait_for_leader()
+        leader.application.helpers.add("started-later")
+        await asyncio.sleep(5)
+        assert leader.report().leading
+        leader.application.helpers.clear()
+        await asyncio.sleep(1)
+        assert not leader.report().leading
+        await pods.wait_for_leader(within=10)
+        assert recorded_term(apiserver) == 2
+
+
+@virtual_time
+async def test_unreadable_processes_do_not_end_the_sidecar(apiserver: InMemoryApiServer) -> None:
+    async with model_pods(apiserver, number=1) as pods:
+        leader = await pods.wait_for_leader()
+        leader.application.list_errors = [OSError("too many open files")]
+        await asyncio.sleep(1)
+        assert leader.application.ended_at
+        await pods.wait_for_leader()
+        assert recorded_term(apiserver) == 2
+        assert pods.store.violations() == []
+
+
+@virtual_time
 async def test_pod_without_application_does_not_lead(apiserver: InMemoryApiServer) -> None:
     async with model_pods(apiserver, number=1) as pods:
         await asyncio.sleep(1)

@@ -141,7 +141,7 @@ def obsolete_config_maps(observed: ObservedState) -> list[ConfigMap]:
 
 
 def obsolete_migrations(observed: ObservedState) -> list[Job]:
-    """Return the migration Jobs of other versions than the desired one.
+    """Return the migration Jobs of other versions, or of a disabled database.
 
     The current Job stays after it has finished, for its logs. It also prevents a late create request of a previous
     leader from running the migration again.
@@ -149,8 +149,14 @@ def obsolete_migrations(observed: ObservedState) -> list[Job]:
     return [
         job
         for job in observed.jobs
-        if job.metadata.deletion_timestamp is None and not observed.is_current_migration(job)
+        if job.metadata.deletion_timestamp is None
+        and not (observed.is_current_migration(job) and (observed.app.spec.database.enabled or is_finished(job)))
     ]
+
+
+def is_finished(job: Job) -> bool:
+    """Return True if a Job is complete or has failed."""
+    return any(_finish_message(job, kind) for kind in ("Complete", "Failed"))
 
 
 def can_migrate(observed: ObservedState, records: ReleaseRecords) -> bool:

@@ -307,6 +307,22 @@ async def test_database_added_and_removed(apiserver: InMemoryApiServer) -> None:
         assert (await running.status()).migrated is None
 
 
+@virtual_time
+async def test_disabled_database_outlives_its_migration(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver, endless_migrations={OLD}) as running:
+        await running.create()
+        (job,) = apiserver.read_all(Job)
+        await running.user.patch(Job, job.key, MergePatch({"metadata": {"finalizers": ["example.com/pods-run"]}}))
+        await running.patch_spec(database={"enabled": False})
+        assert apiserver.read_all(Job)[0].metadata.deletion_timestamp is not None
+        assert apiserver.read_all(Database)
+        await running.user.patch(Job, job.key, MergePatch({"metadata": {"finalizers": None}}))
+        await running.wait_until_settled()
+        assert not apiserver.read_all(Job)
+        assert not apiserver.read_all(Database)
+        assert (await running.status()).phase == "Ready"
+
+
 @pytest.mark.requirement("design/children")
 @virtual_time
 async def test_foreign_changes_are_reverted(apiserver: InMemoryApiServer) -> None:

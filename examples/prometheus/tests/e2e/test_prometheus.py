@@ -23,6 +23,7 @@ from steersman.errors import NotFound, SteersmanError
 
 from monitoring_harness import PrometheusDriver
 from monitoring_objects import ARTICLE
+from monitoring_operator.api.v1.prometheus import Prometheus
 from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
 
 pytestmark = pytest.mark.e2e
@@ -41,6 +42,10 @@ async def temporary_namespace(client: Client) -> AsyncGenerator[str]:
         yield name
     finally:
         await client.delete(Namespace, ObjectKey("", name))
+        # Without the operator, which may be undeployed next, its finalizer would keep the namespace.
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while (await client.list(Prometheus, namespace=name)).items:
+                await asyncio.sleep(1)
 
 
 async def kubectl(*arguments: str, content: str = "") -> str:

@@ -16,7 +16,7 @@ from prometheus_processes import program_directory, run_promtool
 REGEXES = (
     *(r"\x{10FFFF}", r"\x{110000}", r"\Q", r"[\b]", "(a{10}){100}", "(a{1000}){1000}", f"({'a' * 4050}){{1000}}"),
     *("(?P<é>x)", "(?U)x**", "[[:^a b:]]", f"({'a*' * 790}){{1000}}"),
-    *(r"\p{Greek}", r"\p{Foo}", r"[\P{^Lu}-]"),
+    *(r"\p{Greek}", r"\p{Foo}", r"[\P{^Lu}-]", r"[\\--~]", r"[\w-.]", r"[\s\S]", r"\101", r"\1", r"[\x41--]a]"),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, encodebytes
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
@@ -17,6 +18,14 @@ from cryptography.hazmat.primitives.serialization import (
 
 _NAME = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "orders")])
 EC_PARAMETERS = b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"
+
+
+def with_bytes(pem: bytes, old: bytes, new: bytes) -> bytes:
+    """Return a PEM block whose DER has ``new`` for the first ``old``."""
+    first, *body, last = pem.strip().splitlines()
+    der = b64decode(b"".join(body))
+    assert old in der
+    return b"\n".join([first, encodebytes(der.replace(old, new, 1)).strip(), last, b""])
 
 
 def new_pair(curve: ec.EllipticCurve | None = None, *, password: str = "") -> tuple[bytes, bytes]:

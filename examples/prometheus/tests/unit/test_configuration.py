@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
+import time
+from base64 import b64encode
+from random import Random
 from typing import Any
 
 import pytest
 import yaml
-from cryptography.hazmat.primitives.asymmetric import ec
 from steersman.api.meta_v1 import LabelSelector
 from steersman.meta import decode_builtins
 
-from certificate_files import EC_PARAMETERS, new_pair
 from configuration_cases import BASIC_AUTH, CASES, CREDENTIALS
 from monitoring_objects import pod_monitor, prometheus, rule, service_monitor
-from monitoring_operator.configuration import Inputs, SourceObject, build, ignored_fields, select
+from monitoring_operator.api.v1.podmonitor import PodMonitor
+from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
+from monitoring_operator.configuration import Inputs, Monitor, build, ignored_fields, select
 
 
 def jobs(case: str) -> list[dict[str, Any]]:
@@ -218,70 +222,86 @@ def test_invalid_endpoint_names_field(endpoint: dict[str, Any], field: str) -> N
     assert problem_of(endpoint).startswith(f"{field} ")
 
 
-CERTIFICATE, KEY = new_pair()
-OTHER_CERTIFICATE, OTHER_KEY = new_pair()
-_, ENCRYPTED_KEY = new_pair(password="secret")
-UNSUPPORTED = new_pair(ec.SECP256K1())
-"""Go has no such curve."""
-
-
-def tls_problem(**contents: bytes) -> str:
-    """Return the problem of an endpoint with these keys of a Secret."""
-    secret = {name: {"secret": {"name": "tls", "key": name}} for name in ("ca", "cert") if name in contents}
-    key = {"keySecret": {"name": "tls", "key": "key"}} if "key" in contents else {}
-    monitor = service_monitor("s", {"port": "web", "tlsConfig": secret | key})
-    source = SourceObject("Secret", "default", "tls")
-    declared = build(Inputs(prometheus=prometheus(), service_monitors=[monitor], contents={source: contents}))
-    return str(declared.problems.get((type(monitor), monitor.key), ""))
-
-
-@pytest.mark.parametrize(
-    ("contents", "problem"),
-    [
-        ({"ca": b""}, "ca.secret refers to content without a valid certificate. Store a certificate in PEM."),
-        ({"ca": b"certificate"}, "ca.secret refers to content without a valid certificate."),
-        ({"ca": KEY}, "ca.secret refers to content without a valid certificate."),
-        ({"cert": b"certificate", "key": KEY}, "cert.secret refers to content without a valid certificate."),
-        ({"cert": CERTIFICATE, "key": b"key"}, "keySecret refers to content without an unencrypted private key."),
-        ({"cert": CERTIFICATE, "key": ENCRYPTED_KEY}, "keySecret refers to content without an unencrypted private"),
-        ({"cert": CERTIFICATE, "key": OTHER_KEY}, "keySecret refers to the key of another certificate."),
-        ({"ca": UNSUPPORTED[0]}, "ca.secret refers to content without a valid certificate."),
-        (
-            {"cert": UNSUPPORTED[0], "key": UNSUPPORTED[1]},
-            "cert.secret refers to content without a valid certificate.",
-        ),
-        ({"ca": CERTIFICATE + b"#" * 200_000}, "ca.secret has over 131072 bytes"),
-    ],
-)
-def test_certificate_that_prometheus_rejects_names_field(contents: dict[str, bytes], problem: str) -> None:
-    found = tls_problem(**contents)
-    assert found.startswith(f"spec.endpoints[0].tlsConfig.{problem}")
-    assert "BEGIN" not in found
-
-
-@pytest.mark.parametrize(
-    "contents",
-    [
-        {"ca": b"# two of them\n" + CERTIFICATE + OTHER_CERTIFICATE},
-        {"ca": CERTIFICATE.replace(b"M", b"!") + OTHER_CERTIFICATE},
-        {"cert": CERTIFICATE + OTHER_CERTIFICATE, "key": EC_PARAMETERS + KEY},
-        {"ca": OTHER_CERTIFICATE, "cert": CERTIFICATE, "key": KEY},
-    ],
-)
-def test_certificate_that_prometheus_accepts_has_no_problem(contents: dict[str, bytes]) -> None:
-    assert tls_problem(**contents) == ""
-
-
 @pytest.mark.parametrize(
     "regex",
     [
         *(r"\x{110000}", "(" * 600 + ")" * 600, "(?i)" * 600, f"a{{{'9' * 1500}}}", "(a{1000}){1000}"),
-        *(r"[a-\pL]", "(?P<é>x)", r"\Q", "a)(b"),
+        *(r"[a-\pL]", "(?P<é>x)", r"\Q", "a)(b", r"[\\--~]", r"[\]--a]", r"[\w\.--]"),
     ],
 )
 def test_regex_that_prometheus_rejects_names_field(regex: str) -> None:
     problem = problem_of({"relabelings": [{"action": "keep", "regex": regex}]})
     assert problem.startswith("spec.endpoints[0].relabelings[0].regex is invalid: ")
+
+
+def test_large_classes_are_checked_fast() -> None:
+    regex = "(?i)" + "[\u0100-\uffff]" * 800
+    rules = [{"action": "drop", "sourceLabels": ["a"], "regex": f"{number}{regex}"} for number in range(10)]
+    began = time.process_time()
+    assert problem_of({"port": "web", "relabelings": rules}) == ""
+    assert time.process_time() - began < 5
+
+
+def noise(size: int) -> str:
+    """Return text that hardly compresses."""
+    return b64encode(Random(1).randbytes(size)).decode()
+
+
+def test_large_rule_is_left_out() -> None:
+    large, long = rule("large", f'up{{a="{noise(200_000)}"}}'), rule("long", f'up{{a="{"x" * 1_000_000}"}}')
+    declared = build(Inputs(prometheus=prometheus(), rules=[large, rule("small"), long], contents={}))
+    assert {key.name for key in declared.rule_sources.values()} == {"small", "long"}
+    assert declared.rules.keys() == declared.rule_sources.keys()
+    problem = str(declared.problems[type(large), large.key])
+    assert problem.startswith("spec.groups have 20")
+    assert problem.endswith("bytes after compression, and 131072 are allowed. Split the PrometheusRule.")
+
+
+@pytest.mark.parametrize(
+    ("monitor", "field"),
+    [
+        (service_monitor("s", targetLabels=["a" * 600_000]), "endpoints"),
+        # Each job has the whole selector.
+        (
+            pod_monitor("s", *[{"port": "web"}] * 20_000, selector={"matchLabels": {"a": noise(40_000)}}),
+            "podMetricsEndpoints",
+        ),
+    ],
+    ids=["one job", "many jobs"],
+)
+def test_monitor_with_too_many_jobs_is_left_out(monitor: Monitor, field: str) -> None:
+    monitors = [monitor, service_monitor("other")]
+    declared = build(
+        Inputs(
+            prometheus=prometheus(),
+            service_monitors=[each for each in monitors if isinstance(each, ServiceMonitor)],
+            pod_monitors=[each for each in monitors if isinstance(each, PodMonitor)],
+            contents={},
+        )
+    )
+    expected = f"spec.{field} result in over 524288 characters of configuration. Split the monitor."
+    assert {str(problem) for problem in declared.problems.values()} == {expected}
+    assert [job["job_name"] for job in yaml.safe_load(declared.text)["scrape_configs"]] == [
+        "serviceMonitor/default/other/0"
+    ]
+
+
+def test_monitors_above_the_share_of_a_namespace_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules[Inputs.__module__]
+    monkeypatch.setattr(module, "_MAX_NAMESPACE_LENGTH", 3000)
+    monitors = [service_monitor(f"m{number}") for number in range(20)]
+    other = service_monitor("other", namespace="second")
+    declared = build(Inputs(prometheus=prometheus(), service_monitors=[*monitors, other], contents={}))
+    assert 0 < len(declared.problems) < 20
+    assert (ServiceMonitor, other.key) not in declared.problems
+    assert all("in this namespace" in str(problem) for problem in declared.problems.values())
+
+
+def test_target_label_with_many_references_is_checked() -> None:
+    """A pattern with two ways to read each reference would take hours."""
+    label = "a" + "$aaaaaaaaa" * 30
+    assert problem_of({"relabelings": [{"targetLabel": label}]}) == ""
+    assert "targetLabel" in problem_of({"relabelings": [{"targetLabel": f"{label}-"}]})
 
 
 def optional(name: str) -> dict[str, Any]:

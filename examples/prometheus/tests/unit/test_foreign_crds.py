@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from steersman import Client, MergePatch, ObjectKey
+from steersman import Client, FrozenDict, MergePatch, ObjectKey, ObjectMeta
 from steersman.api.apiextensions_v1 import CustomResourceDefinition
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import Secret
 from steersman.client import JsonPatch
 from steersman.meta import unstructured
 from steersman_testing import InMemoryApiServer, virtual_time
@@ -62,6 +64,23 @@ async def test_operator_works_with_foreign_crds(apiserver: InMemoryApiServer) ->
         await world.user.create(rule("alerts", BAD_EXPRESSION))
         await world.wait_reason("RulesRejected")
         await world.user.delete(Prometheus, KEY)
+
+
+@virtual_time
+async def test_objects_of_prometheus_operator_are_kept(apiserver: InMemoryApiServer) -> None:
+    user, other = Client(apiserver, field_manager="user"), Client(apiserver, field_manager="PrometheusOperator")
+    owner = await user.create(prometheus())
+    metadata = ObjectMeta(name=f"prometheus-{KEY.name}", namespace=KEY.namespace)
+    data = FrozenDict({"prometheus.yaml.gz": b"configuration"})
+    await other.create(Secret(metadata=metadata, data=data), owner=owner)
+    async with monitoring_harness(apiserver) as world:
+        await world.wait_until(lambda: world.warnings_of(KEY.name))
+        (secret,) = await world.read(Secret)
+        assert secret.data == data
+        assert await world.read(StatefulSet) == ()
+        assert (await world.status()).conditions == ()
+        await user.delete(Secret, secret.key)
+        await world.wait_reconciled()
 
 
 @virtual_time

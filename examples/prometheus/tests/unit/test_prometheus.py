@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from base64 import b64encode
+from random import Random
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ from monitoring_operator.api.v1.podmonitor import PodMonitor
 from monitoring_operator.api.v1.prometheus import Prometheus
 from monitoring_operator.api.v1.prometheusrule import PrometheusRule
 from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
+from monitoring_operator.configuration import DeclaredConfiguration, Inputs, build
 from server_model import BAD_EXPRESSION, BAD_PARAMETER
 
 WORKLOAD = ObjectKey(KEY.namespace, "prometheus-prometheus")
@@ -122,7 +126,7 @@ async def test_invalid_monitor_reports_itself_only(apiserver: InMemoryApiServer)
         status = await world.wait_reconciled()
         message = next(c.message for c in status.conditions if c.type == "Reconciled")
         assert message is not None
-        assert message.endswith("Invalid monitors are left out (1). See their Events.")
+        assert message.endswith("Invalid monitors and rules are left out (1). See their Events.")
         assert "bad" not in world.running_text()
         accepted = await world.accepted(ServiceMonitor, good.key)
         rejected = await world.accepted(ServiceMonitor, bad.key)
@@ -271,6 +275,42 @@ async def test_namespace_labels_select_monitors(apiserver: InMemoryApiServer) ->
         await world.wait_reason("ReloadPending")
         await world.wait_reconciled()
         assert "serviceMonitor/shop/far/0" in world.running_text()
+
+
+@virtual_time
+async def test_large_rule_affects_no_other_object(apiserver: InMemoryApiServer) -> None:
+    async with monitoring_harness(apiserver) as world:
+        await world.user.create(prometheus())
+        await world.wait_reconciled()
+        noise = b64encode(Random(1).randbytes(1_000_000)).decode()
+        large = rule("large", f'up{{a="{noise}"}}')
+        await world.user.create(large)
+        await world.user.create(service_monitor("good"))
+        await world.wait_reason("ReloadPending")
+        await world.wait_reconciled()
+        assert "/good/" in world.running_text()
+        verdict = await world.accepted(PrometheusRule, large.key)
+        assert verdict is not None
+        assert (verdict.status, verdict.reason) == ("False", "InvalidConfiguration")
+        assert (verdict.message or "").endswith("Split the PrometheusRule.")
+
+
+@virtual_time
+async def test_configuration_is_built_in_a_thread(
+    apiserver: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[int] = set()
+
+    def record(inputs: Inputs) -> DeclaredConfiguration:
+        threads.add(threading.get_ident())
+        return build(inputs)
+
+    monkeypatch.setattr("monitoring_operator.controllers.prometheus.build", record)
+    async with monitoring_harness(apiserver) as world:
+        await world.user.create(prometheus())
+        await world.wait_reconciled()
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 @virtual_time

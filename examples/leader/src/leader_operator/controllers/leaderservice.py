@@ -10,6 +10,7 @@ from steersman import Manager, ObjectKey, ReconcileOutcome, Reconciler, Request
 from steersman.api.coordination_v1 import Lease
 from steersman.api.core_v1 import ConfigMap, Pod, Service
 from steersman.api.discovery_v1 import EndpointSlice
+from steersman.cache import InformerOptions
 from steersman.client import MergePatch
 from steersman.controller import field_changed
 from steersman.errors import (
@@ -25,7 +26,7 @@ from steersman.errors import (
     Unauthorized,
 )
 
-from leader_operator.api.v1.leaderservice import Leader, LeaderService
+from leader_operator.api.v1.leaderservice import GROUP, Leader, LeaderService
 from leader_operator.controllers.choice import (
     choose_leader,
     elected_pod,
@@ -65,13 +66,14 @@ class LeaderServiceReconciler(Reconciler[LeaderService]):
             self.events.normal(service, "LeaderChanged", f"{leader.pod} leads in term {leader.term}")
         try:
             published = await self._publish(service, pod, leader)
-        except _REFUSALS:
-            # Label and status must not stay with the previous leader.
             await self._label(related, label, pod)
+        except _REFUSALS:
+            # Status and label must not stay with the previous leader. The status comes first: a policy may refuse the
+            # label as well.
             await self.status(service, leader=leader)
+            await self._label(related, label, pod)
             raise
         await self._delete_undeclared(service, published)
-        await self._label(related, label, pod)
         conditions = (ready_condition(service, pods, leader), fenced_condition(service, pods))
         await self.status(service, leader=leader, conditions=conditions)
 
@@ -166,6 +168,9 @@ class LeaderServiceReconciler(Reconciler[LeaderService]):
     @classmethod
     def setup_with_manager(cls, manager: Manager) -> None:
         """Register the controller and its watches."""
+        # Not all ConfigMaps of the cluster, which may exceed the memory limit.
+        for kind in _OWNED:
+            manager.cache.configure(kind, InformerOptions(label_selector=f"app.kubernetes.io/managed-by={GROUP}"))
         services = manager.cache.informer(LeaderService).store
 
         def services_of(pod: Pod) -> list[ObjectKey]:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -50,9 +50,7 @@ class PodProcesses:
     def containers(self) -> Mapping[str, frozenset[int]]:
         """Return the running processes of each container."""
         found: dict[str, set[int]] = {}
-        for entry in self._proc.iterdir():
-            if not entry.name.isdecimal() or int(entry.name) == _PAUSE_PID:
-                continue
+        for entry in self._entries():
             if (container := self._container(entry)) is not None:
                 found.setdefault(container, set()).add(int(entry.name))
         return {container: frozenset(pids) for container, pids in found.items()}
@@ -79,6 +77,18 @@ class PodProcesses:
                     )
                 except ProcessLookupError:
                     continue
+        return "" if self.containers() else self._unknown_processes()
+
+    def _unknown_processes(self) -> str:
+        """Return a problem if a process belongs to no container."""
+        for entry in self._entries():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                cgroup = _cgroup(entry)
+                if cgroup.startswith("/..") and self._container_of(entry) is None:
+                    return (
+                        f"process {entry.name} is in the control group {cgroup}, not in a container of this pod: "
+                        "remove hostPID from the pod, or use another container runtime"
+                    )
         return ""
 
     async def kill(self) -> None:
@@ -110,6 +120,12 @@ class PodProcesses:
                 log_at = now + _LOG_INTERVAL_SECONDS
                 log.error("processes %s do not end; another pod may lead soon", sorted(pids))
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
+
+    def _entries(self) -> Iterator[Path]:
+        """Yield the directories of all processes except the pause process."""
+        for entry in self._proc.iterdir():
+            if entry.name.isdecimal() and int(entry.name) != _PAUSE_PID:
+                yield entry
 
     def _pids(self, containers: frozenset[str]) -> frozenset[int]:
         found = self.containers()
@@ -144,29 +160,38 @@ class PodProcesses:
 
 def sibling_cgroup(entry: Path) -> str | None:
     """Return the control group of another container's process, or None."""
-    return sibling(_cgroup(entry.parent / "self"), _cgroup(entry))
+    proc = entry.parent
+    pause = ""
+    with suppress(FileNotFoundError):
+        pause = _cgroup(proc / str(_PAUSE_PID))
+    return sibling(_cgroup(proc / "self"), _cgroup(entry), pause)
 
 
-def sibling(own: str, other: str) -> str | None:
+def sibling(own: str, other: str, pause: str = "") -> str | None:
     """Return the control group of another container of the pod.
 
     Args:
         own: path of the sidecar. It is ``/`` if the container has a cgroup namespace.
         other: path of a process, as the sidecar reads it.
+        pause: path of the pause process. With crun on CRI-O, processes are in a child of their container's group.
 
     Returns:
         None for the sidecar itself, and for processes outside the pod, which ``hostPID`` would show.
     """
     if own == "/":
-        prefix = "/../"
-        if not other.startswith(prefix) or other.startswith("/../.."):
-            return None
-        return other[len(prefix) :].partition("/")[0]
+        # Not init, which hostPID would show: it is in no child.
+        depth = 2 if _parents(pause) == 2 and pause.count("/") >= 4 else 1
+        return other.split("/")[depth + 1] if _parents(other) == depth else None
     parent, _, own_name = own.rstrip("/").rpartition("/")
     if not other.startswith(f"{parent}/"):
         return None
     name = other[len(parent) + 1 :].partition("/")[0]
     return None if name == own_name else name
+
+
+def _parents(path: str) -> int:
+    """Return the number of leading ``..``; 0 without another part."""
+    return next((number for number, part in enumerate(path.split("/")[1:]) if part != ".."), 0)
 
 
 def _cgroup(entry: Path) -> str:

@@ -115,7 +115,8 @@ class Sidecar:
                 await self._run_election()
             except LeaderServiceChanged as change:
                 log.info("election begins again", service=str(self._settings.service), reason=str(change))
-            except (SteersmanError, TimeoutError) as error:
+            except (SteersmanError, OSError, ValidationError) as error:
+                # A crash of the sidecar would end the application, also that of a follower.
                 log.warning("election failed", service=str(self._settings.service), error=repr(error))
                 await self._sleep(self._settings.retry_period)
 
@@ -206,8 +207,11 @@ class Sidecar:
                 return "the renew deadline has passed"
             if exclusion.done():
                 return "spec.minTerm requires a higher term"
-            if not containers or not containers <= self._application.containers().keys():
+            # A container that starts later may be the one that writes.
+            running = frozenset(self._application.containers())
+            if not containers or not containers <= running:
                 return "a container of the application has ended"
+            containers = running
             failures = 0 if await self._is_healthy() else failures + 1
             if failures >= FAILURE_THRESHOLD:
                 return f"the health check failed {failures} times"

@@ -106,9 +106,11 @@ class MyAppReconciler(Reconciler[MyApp]):
                 await self.client.delete(ConfigMap, each.key, uid=each.metadata.uid)
 
     async def _delete_unused_database(self, observed: ObservedState) -> None:
-        """Delete a disabled Database when no pod uses it."""
+        """Delete a disabled Database when neither pods nor migrations use it."""
         database = observed.database
         if observed.app.spec.database.enabled or database is None or not database.is_controlled_by(observed.app):
+            return
+        if not all(map(releases.is_finished, observed.jobs)):
             return
         deployment = observed.deployment
         unused = deployment is None or not resources.has_database(deployment.spec.template.spec)

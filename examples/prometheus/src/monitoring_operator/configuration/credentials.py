@@ -11,7 +11,7 @@ from steersman.api.core_v1 import ConfigMapKeySelector, SecretKeySelector
 from monitoring_operator.api.v1.podmonitor import PodMonitor
 from monitoring_operator.api.v1.scraping import ScrapeEndpoint, SecretOrConfigMap
 from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
-from monitoring_operator.configuration.problems import InvalidMonitor
+from monitoring_operator.configuration.problems import InvalidObject
 
 Monitor = ServiceMonitor | PodMonitor
 
@@ -56,7 +56,7 @@ class CredentialFiles:
         """Return the content of a key.
 
         Raises:
-            InvalidMonitor: the object or the key does not exist.
+            InvalidObject: the object or the key does not exist.
         """
         source = _source(self._namespace, selector)
         data = self._contents.get(source)
@@ -64,17 +64,17 @@ class CredentialFiles:
             problem = (
                 f"refers to {source.kind} {source.namespace}/{source.name}, which does not exist or cannot be read"
             )
-            raise InvalidMonitor(field, problem, f"Create the {source.kind}, or change the reference.")
+            raise InvalidObject(field, problem, f"Create the {source.kind}, or change the reference.")
         if selector.key not in data:
             problem = f"refers to key {selector.key!r}, which {source.kind} {source.namespace}/{source.name} lacks"
-            raise InvalidMonitor(field, problem, "Add the key, or change the reference.")
+            raise InvalidObject(field, problem, "Add the key, or change the reference.")
         return data[selector.key]
 
     def path(self, field: str, selector: SecretKeySelector | ConfigMapKeySelector) -> str:
         """Return the path of the file with the content of a key.
 
         Raises:
-            InvalidMonitor: the object or the key does not exist, or the monitor has too many bytes of credentials.
+            InvalidObject: the object or the key does not exist, or the monitor has too many bytes of credentials.
         """
         content = self.read(field, selector)
         identity = "\0".join((*_source(self._namespace, selector), selector.key))
@@ -83,7 +83,7 @@ class CredentialFiles:
         if sum(map(len, self.files.values())) > _MAX_BYTES:
             # All monitors share one Secret of 1 MiB.
             problem = f"has over {_MAX_BYTES} bytes, with the other credentials of the monitor"
-            raise InvalidMonitor(field, problem, "Store only the certificates that the targets need.")
+            raise InvalidObject(field, problem, "Store only the certificates that the targets need.")
         return f"{DIRECTORY}/{name}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from monitoring_operator.api.v1.scraping import DURATION_PATTERN
-from monitoring_operator.configuration.problems import InvalidMonitor
+from monitoring_operator.configuration.problems import InvalidObject
 
 _PATTERN = re.compile(DURATION_PATTERN)
 _PART = re.compile(r"([0-9]+)(ms|[ywdhms])")
@@ -32,15 +32,15 @@ def milliseconds(duration: str, field: str) -> int:
         field: path of the field, for the error.
 
     Raises:
-        InvalidMonitor: the text is not a duration, it is 0, or it exceeds 292 years.
+        InvalidObject: the text is not a duration, it is 0, or it exceeds 292 years.
     """
     total = 0
     if len(duration) > _MAX_LENGTH:
-        raise InvalidMonitor(field, f"has over {_MAX_LENGTH} characters", "Use a value such as 30s or 1m30s.")
+        raise InvalidObject(field, f"has over {_MAX_LENGTH} characters", "Use a value such as 30s or 1m30s.")
     if duration and _PATTERN.fullmatch(duration):
         total = sum(int(number) * _MILLISECONDS[unit] for number, unit in _PART.findall(duration))
     if not total:
-        raise InvalidMonitor(field, f"is {duration!r}, which is not a duration", "Use a value such as 30s or 1m30s.")
+        raise InvalidObject(field, f"is {duration!r}, which is not a duration", "Use a value such as 30s or 1m30s.")
     if total > _MAX_MILLISECONDS:
-        raise InvalidMonitor(field, f"is {duration!r}, which exceeds 292 years", "Use a shorter duration.")
+        raise InvalidObject(field, f"is {duration!r}, which exceeds 292 years", "Use a shorter duration.")
     return total

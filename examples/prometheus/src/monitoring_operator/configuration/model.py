@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
-from typing import Any, cast
+from typing import Any
 
 import yaml
+from msgspec import to_builtins
+from steersman import FrozenStruct
 
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """Base class of the sections. ``render`` omits values that equal their default."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelabelConfig(Section):
+class RelabelConfig(FrozenStruct, rename=None):
     """A rule that changes labels, or drops what has them."""
 
     source_labels: Sequence[str] = ()
@@ -29,8 +25,7 @@ class RelabelConfig(Section):
     action: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TLSSettings(Section):
+class TLSSettings(FrozenStruct, rename=None):
     """TLS of a scrape."""
 
     ca_file: str | None = None
@@ -40,39 +35,34 @@ class TLSSettings(Section):
     insecure_skip_verify: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizationHeader(Section):
+class AuthorizationHeader(FrozenStruct, rename=None):
     """Authorization header of a scrape."""
 
     type: str | None = None
     credentials_file: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BasicAuthentication(Section):
+class BasicAuthentication(FrozenStruct, rename=None):
     """Basic authentication of a scrape. The user name has no file before Prometheus 2.50."""
 
     username: str | None = None
     password_file: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Namespaces(Section):
+class Namespaces(FrozenStruct, rename=None):
     """Namespaces of a service discovery."""
 
     names: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubernetesDiscovery(Section):
+class KubernetesDiscovery(FrozenStruct, rename=None):
     """Service discovery of Kubernetes."""
 
     role: str
     namespaces: Namespaces | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScrapeConfig(Section):
+class ScrapeConfig(FrozenStruct, rename=None):
     """A job."""
 
     job_name: str
@@ -84,7 +74,7 @@ class ScrapeConfig(Section):
     scheme: str | None = None
     follow_redirects: bool | None = None
     enable_http2: bool | None = None
-    params: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    params: Mapping[str, Sequence[str]] | None = None
     basic_auth: BasicAuthentication | None = None
     authorization: AuthorizationHeader | None = None
     tls_config: TLSSettings | None = None
@@ -93,8 +83,7 @@ class ScrapeConfig(Section):
     metric_relabel_configs: Sequence[RelabelConfig] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GlobalSettings(Section):
+class GlobalSettings(FrozenStruct, rename=None):
     """Defaults of all jobs, and the labels of this server."""
 
     scrape_interval: str
@@ -102,32 +91,11 @@ class GlobalSettings(Section):
     external_labels: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration(Section):
-    """The file prometheus.yaml."""
-
-    global_: GlobalSettings
-    rule_files: Sequence[str] = ()
-    scrape_configs: Sequence[ScrapeConfig]
-
-
 def render(content: object) -> str:
-    """Return sections, dicts and lists as YAML. Equal contents have equal texts."""
-    return yaml.dump(_plain(content), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31 - 1)
+    """Return structs, dicts and lists as YAML, without defaults. Equal contents have equal texts."""
+    return yaml.dump(to_builtins(content), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31 - 1)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Section):
-        # ``global`` is a keyword of Python.
-        present = ((f.name.rstrip("_"), getattr(value, f.name)) for f in fields(value) if _is_set(value, f))
-        return {name: _plain(content) for name, content in present}
-    if isinstance(value, Mapping):
-        return {name: _plain(content) for name, content in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_plain(content) for content in cast("Sequence[Any]", value)]
-    return value
-
-
-def _is_set(section: Section, declared: Field[Any]) -> bool:
-    value = getattr(section, declared.name)
-    return bool(value) or (value != declared.default and value not in ({}, (), []))
+def compress(text: str) -> bytes:
+    """Return the text as gzip. Equal texts have equal bytes."""
+    return gzip.compress(text.encode(), mtime=0)

@@ -1,10 +1,10 @@
-"""Problems of monitors, for their status and Events."""
+"""Problems of monitors and rules, for their status and Events."""
 
 from __future__ import annotations
 
 
-class InvalidMonitor(ValueError):
-    """The monitor cannot be part of the configuration.
+class InvalidObject(ValueError):
+    """The monitor or PrometheusRule cannot be part of the configuration.
 
     Args:
         field: path of the field below ``spec``, such as ``endpoints[0].interval``.

@@ -14,7 +14,7 @@ from steersman.meta.patterns import PatternError, UnsupportedPattern, compile_pa
 
 from monitoring_operator.api.v1.scraping import Relabeling
 from monitoring_operator.configuration.model import RelabelConfig
-from monitoring_operator.configuration.problems import InvalidMonitor
+from monitoring_operator.configuration.problems import InvalidObject
 from monitoring_operator.configuration.unicode_classes import replace_unicode_classes
 
 _ACTIONS = (
@@ -24,7 +24,7 @@ _ACTIONS = (
 _WITH_TARGET = ("replace", "hashmod", "lowercase", "uppercase", "keepequal", "dropequal")
 _REGEX_ONLY = ("labeldrop", "labelkeep")
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-_TARGET_TEMPLATE = re.compile(r"(?:[a-zA-Z_]|\$(?:\{\w+\}|\w+))(?:\w|\$(?:\{\w+\}|\w+))*", re.ASCII)
+_TARGET_TEMPLATE = re.compile(r"(?:[a-zA-Z_]|\$(?:\{\w+\}|\w))(?:\w|\$(?:\{\w+\}|\w))*", re.ASCII)
 _NOT_IN_LABEL_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 _MAX_REGEX_LENGTH = 4096
 # A repeat count multiplies the size of the compiled regex, which Go limits.
@@ -52,7 +52,7 @@ def copied_labels(prefix: str, names: Sequence[str], field: str) -> list[Relabel
         field: path of the list, for errors.
 
     Raises:
-        InvalidMonitor: a name does not result in a label name of Prometheus.
+        InvalidObject: a name does not result in a label name of Prometheus.
     """
     rules: list[RelabelConfig] = []
     for number, name in enumerate(names):
@@ -60,7 +60,7 @@ def copied_labels(prefix: str, names: Sequence[str], field: str) -> list[Relabel
         if not _LABEL_NAME.fullmatch(target):
             problem = f"is {name!r}, which does not result in a label name"
             remedy = "Copy the label by relabelings, with a targetLabel that begins with a letter."
-            raise InvalidMonitor(f"{field}[{number}]", problem, remedy)
+            raise InvalidObject(f"{field}[{number}]", problem, remedy)
         rules.append(copy_label(f"__meta_kubernetes_{prefix}_label_{target}", target, regex=NOT_EMPTY))
     return rules
 
@@ -78,7 +78,7 @@ def selector_rules(selector: LabelSelector, prefix: str) -> Iterator[RelabelConf
         prefix: ``service`` or ``pod``.
 
     Raises:
-        InvalidMonitor: an operator is unknown.
+        InvalidObject: an operator is unknown.
     """
     for key, value in sorted(selector.match_labels.items()):
         yield _selector_rule("keep", prefix, key, [value])
@@ -95,10 +95,10 @@ def selector_rules(selector: LabelSelector, prefix: str) -> Iterator[RelabelConf
             case _:
                 field = f"selector.matchExpressions[{number}].operator"
                 remedy = "Use In, NotIn, Exists or DoesNotExist."
-                raise InvalidMonitor(field, f"is {term.operator!r}", remedy)
+                raise InvalidObject(field, f"is {term.operator!r}", remedy)
 
 
-def user_rules(rules: Sequence[Relabeling], field: str) -> list[RelabelConfig]:
+def user_rules(rules: Sequence[Relabeling], field: str) -> tuple[RelabelConfig, ...]:
     """Return the rules of a user.
 
     Args:
@@ -106,9 +106,9 @@ def user_rules(rules: Sequence[Relabeling], field: str) -> list[RelabelConfig]:
         field: path of the list, for errors.
 
     Raises:
-        InvalidMonitor: Prometheus would reject a rule.
+        InvalidObject: Prometheus would reject a rule.
     """
-    return [_user_rule(rule, f"{field}[{number}]") for number, rule in enumerate(rules)]
+    return tuple(_user_rule(rule, f"{field}[{number}]") for number, rule in enumerate(rules))
 
 
 def _selector_rule(action: str, prefix: str, key: str, values: Sequence[str]) -> RelabelConfig:
@@ -125,12 +125,12 @@ def _literal(value: str) -> str:
 def _user_rule(rule: Relabeling, field: str) -> RelabelConfig:
     action = (rule.action or "replace").lower()
     if action not in _ACTIONS:
-        raise InvalidMonitor(f"{field}.action", f"is {rule.action!r}", f"Use one of {', '.join(_ACTIONS)}.")
+        raise InvalidObject(f"{field}.action", f"is {rule.action!r}", f"Use one of {', '.join(_ACTIONS)}.")
     _check_regex(rule, field)
     for number, name in enumerate(rule.source_labels):
         if not _LABEL_NAME.fullmatch(name):
             where = f"{field}.sourceLabels[{number}]"
-            raise InvalidMonitor(where, f"is {name!r}", "A label name has letters, digits and underscores.")
+            raise InvalidObject(where, f"is {name!r}", "A label name has letters, digits and underscores.")
     _check_target(rule, action, field)
     _check_combination(rule, action, field)
     return RelabelConfig(
@@ -149,37 +149,37 @@ def _check_regex(rule: Relabeling, field: str) -> None:
         return
     limit = _MAX_REPEATED_LENGTH if "{" in rule.regex else _MAX_REGEX_LENGTH
     if len(rule.regex) > limit:
-        raise InvalidMonitor(f"{field}.regex", f"has over {limit} characters", "Split the rule.")
+        raise InvalidObject(f"{field}.regex", f"has over {limit} characters", "Split the rule.")
     regex = replace_unicode_classes(rule.regex)
     try:
-        compile_pattern(regex)
+        compile_pattern(regex, syntax_only=True)
         # Prometheus anchors the regex. Without its end, \Q would quote the anchor.
-        compile_pattern(f"^(?s:{regex})$")
+        compile_pattern(f"^(?s:{regex})$", syntax_only=True)
     except UnsupportedPattern as error:
         # Prometheus may reject it, and with it the rules of all monitors.
-        raise InvalidMonitor(f"{field}.regex", f"is not supported: {error}", "Write it in another way.") from None
+        raise InvalidObject(f"{field}.regex", f"is not supported: {error}", "Write it in another way.") from None
     except (PatternError, ValueError, OverflowError, RecursionError) as error:
         # One error that is not handled would stop all reconciles of the Prometheus.
-        raise InvalidMonitor(f"{field}.regex", f"is invalid: {error}", "Use the syntax of RE2.") from None
+        raise InvalidObject(f"{field}.regex", f"is invalid: {error}", "Use the syntax of RE2.") from None
 
 
 def _check_target(rule: Relabeling, action: str, field: str) -> None:
     if action in _WITH_TARGET and not rule.target_label:
-        raise InvalidMonitor(f"{field}.targetLabel", f"is missing for the action {action}", "Set it.")
+        raise InvalidObject(f"{field}.targetLabel", f"is missing for the action {action}", "Set it.")
     form = _TARGET_TEMPLATE if action == "replace" else _LABEL_NAME
     if action in _WITH_TARGET and not form.fullmatch(rule.target_label or ""):
         problem = f"is {rule.target_label!r}, which is not a label name"
-        raise InvalidMonitor(f"{field}.targetLabel", problem, "Use letters, digits and underscores.")
+        raise InvalidObject(f"{field}.targetLabel", problem, "Use letters, digits and underscores.")
     if action == "labelmap" and rule.replacement is not None and not _TARGET_TEMPLATE.fullmatch(rule.replacement):
         problem = f"is {rule.replacement!r}, which does not result in a label name"
-        raise InvalidMonitor(f"{field}.replacement", problem, "Use a value such as k8s_$1.")
+        raise InvalidObject(f"{field}.replacement", problem, "Use a value such as k8s_$1.")
 
 
 def _check_combination(rule: Relabeling, action: str, field: str) -> None:
     if action == "hashmod" and not rule.modulus:
-        raise InvalidMonitor(f"{field}.modulus", "is missing for the action hashmod", "Set a positive number.")
+        raise InvalidObject(f"{field}.modulus", "is missing for the action hashmod", "Set a positive number.")
     if rule.modulus is not None and rule.modulus < 0:
-        raise InvalidMonitor(f"{field}.modulus", f"is {rule.modulus}", "Set a positive number.")
+        raise InvalidObject(f"{field}.modulus", f"is {rule.modulus}", "Set a positive number.")
     unused: dict[str, object] = {}
     if action in _REGEX_ONLY:
         unused = {"sourceLabels": rule.source_labels, "targetLabel": rule.target_label, "modulus": rule.modulus}
@@ -191,4 +191,4 @@ def _check_combination(rule: Relabeling, action: str, field: str) -> None:
         unused |= {"regex": rule.regex, "modulus": rule.modulus}
     for name, value in unused.items():
         if value not in (None, ()):
-            raise InvalidMonitor(f"{field}.{name}", f"has no effect with the action {action}", "Remove it.")
+            raise InvalidObject(f"{field}.{name}", f"has no effect with the action {action}", "Remove it.")

@@ -6,7 +6,7 @@ The labels of targets are those of prometheus-operator: namespace, service, pod,
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from steersman.api.core_v1 import ConfigMapKeySelector, SecretKeySelector
 
@@ -25,7 +25,7 @@ from monitoring_operator.configuration.model import (
     ScrapeConfig,
     TLSSettings,
 )
-from monitoring_operator.configuration.problems import InvalidMonitor
+from monitoring_operator.configuration.problems import InvalidObject
 from monitoring_operator.configuration.relabeling import (
     NOT_EMPTY,
     copied_labels,
@@ -41,8 +41,8 @@ _META = "__meta_kubernetes"
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]*")
 
 
-def jobs_of(monitor: Monitor, credentials: CredentialFiles, default_interval: str) -> list[ScrapeConfig]:
-    """Return a job for each endpoint of a monitor.
+def jobs_of(monitor: Monitor, credentials: CredentialFiles, default_interval: str) -> Iterator[ScrapeConfig]:
+    """Yield a job for each endpoint of a monitor.
 
     Args:
         monitor: the monitor.
@@ -50,17 +50,14 @@ def jobs_of(monitor: Monitor, credentials: CredentialFiles, default_interval: st
         default_interval: scrape interval of endpoints without one.
 
     Raises:
-        InvalidMonitor: a field is invalid, or a Secret or ConfigMap does not exist.
+        InvalidObject: a field is invalid, or a Secret or ConfigMap does not exist.
     """
     if isinstance(monitor, ServiceMonitor):
-        return [
-            _job(monitor, n, endpoint, _service_rules(monitor, endpoint), credentials, default_interval)
-            for n, endpoint in enumerate(monitor.spec.endpoints)
-        ]
-    return [
-        _job(monitor, n, endpoint, _pod_rules(monitor, endpoint), credentials, default_interval)
-        for n, endpoint in enumerate(monitor.spec.pod_metrics_endpoints)
-    ]
+        for number, endpoint in enumerate(monitor.spec.endpoints):
+            yield _job(monitor, number, endpoint, _service_rules(monitor, endpoint), credentials, default_interval)
+    else:
+        for number, endpoint in enumerate(monitor.spec.pod_metrics_endpoints):
+            yield _job(monitor, number, endpoint, _pod_rules(monitor, endpoint), credentials, default_interval)
 
 
 def _job(
@@ -86,7 +83,7 @@ def _job(
         scheme=endpoint.scheme.lower() if endpoint.scheme else None,
         follow_redirects=endpoint.follow_redirects,
         enable_http2=endpoint.enable_http2,
-        params=endpoint.params,
+        params=endpoint.params or None,
         basic_auth=basic_auth,
         authorization=authorization,
         tls_config=_tls(endpoint.tls_config, f"{field}.tlsConfig", credentials),
@@ -172,7 +169,7 @@ def _check_durations(endpoint: ScrapeEndpoint, field: str, default_interval: str
         return
     if milliseconds(endpoint.scrape_timeout, f"{field}.scrapeTimeout") > interval_ms:
         problem = f"of {endpoint.scrape_timeout} exceeds the interval of {interval}"
-        raise InvalidMonitor(f"{field}.scrapeTimeout", problem, f"Set it to {interval} or less.")
+        raise InvalidObject(f"{field}.scrapeTimeout", problem, f"Set it to {interval} or less.")
 
 
 def _authentication(
@@ -180,16 +177,16 @@ def _authentication(
 ) -> tuple[BasicAuthentication | None, AuthorizationHeader | None]:
     basic, header = endpoint.basic_auth, endpoint.authorization
     if basic is not None and header is not None:
-        raise InvalidMonitor(field, "has both basicAuth and authorization", "Remove one of them.")
+        raise InvalidObject(field, "has both basicAuth and authorization", "Remove one of them.")
     if basic is not None:
         return _basic_auth(endpoint, f"{field}.basicAuth", credentials), None
     if header is None or header.credentials is None or not credentials.has(header.credentials):
         return None, None
     if header.type is not None and not _TOKEN.fullmatch(header.type.strip()):
         # Prometheus compares without case, and some letters of Unicode are lower-case ASCII then.
-        raise InvalidMonitor(f"{field}.authorization.type", f"is {header.type!r}", "Use a type such as Bearer.")
+        raise InvalidObject(f"{field}.authorization.type", f"is {header.type!r}", "Use a type such as Bearer.")
     if (header.type or "").strip().lower() == "basic":
-        raise InvalidMonitor(f"{field}.authorization.type", "is Basic", "Use basicAuth instead.")
+        raise InvalidObject(f"{field}.authorization.type", "is Basic", "Use basicAuth instead.")
     path = credentials.path(f"{field}.authorization.credentials", header.credentials)
     return None, AuthorizationHeader(type=header.type, credentials_file=path)
 
@@ -197,13 +194,13 @@ def _authentication(
 def _basic_auth(endpoint: ScrapeEndpoint, field: str, credentials: CredentialFiles) -> BasicAuthentication | None:
     basic = endpoint.basic_auth
     if basic is None or basic.username is None or basic.password is None:
-        raise InvalidMonitor(field, "lacks username or password", "Set both.")
+        raise InvalidObject(field, "lacks username or password", "Set both.")
     username = password_file = None
     try:
         if credentials.has(basic.username):
             username = credentials.read(f"{field}.username", basic.username).decode()
     except UnicodeDecodeError:
-        raise InvalidMonitor(f"{field}.username", "is not UTF-8", "Store a text in the Secret.") from None
+        raise InvalidObject(f"{field}.username", "is not UTF-8", "Store a text in the Secret.") from None
     if credentials.has(basic.password):
         password_file = credentials.path(f"{field}.password", basic.password)
     if username is None and password_file is None:
@@ -219,7 +216,7 @@ def _tls(config: TLSConfig | None, field: str, credentials: CredentialFiles) -> 
     secret = config.key_secret
     key = (f"{field}.keySecret", secret) if secret is not None and credentials.has(secret) else None
     if (cert is None) != (key is None):
-        raise InvalidMonitor(field, "has only one of cert and keySecret", "Set both, or none.")
+        raise InvalidObject(field, "has only one of cert and keySecret", "Set both, or none.")
     if ca is not None:
         check_authorities(ca[0], credentials.read(*ca))
     if cert is not None and key is not None:
@@ -241,6 +238,6 @@ def _reference(
     if either is None:
         return None
     if either.secret is not None and either.config_map is not None:
-        raise InvalidMonitor(field, "has both secret and configMap", "Remove one of them.")
+        raise InvalidObject(field, "has both secret and configMap", "Remove one of them.")
     name, selector = ("secret", either.secret) if either.secret is not None else ("configMap", either.config_map)
     return (f"{field}.{name}", selector) if selector is not None and credentials.has(selector) else None

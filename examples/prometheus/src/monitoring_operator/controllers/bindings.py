@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from steersman import (
@@ -64,17 +63,6 @@ _MAX_MESSAGE_LENGTH = 1024
 log = get_logger("bindings")
 
 
-@dataclass(frozen=True, slots=True)
-class _Identity:
-    """Identity of a Prometheus in bindings."""
-
-    namespace: str
-    name: str
-
-    def is_of(self, binding: WorkloadBinding) -> bool:
-        return (binding.resource, binding.namespace, binding.name) == ("prometheuses", self.namespace, self.name)
-
-
 class BindingWriter:
     """Writes the binding of a Prometheus into the status of selected objects.
 
@@ -92,7 +80,7 @@ class BindingWriter:
         self._clock = clock
         self._without_bindings: set[type[Object]] = set()
         # Only prevents repeated Events of kinds whose status cannot show that one was recorded.
-        self._recorded: dict[tuple[_Identity, str], str] = {}
+        self._recorded: dict[tuple[ObjectKey, str], str] = {}
 
     async def write(self, prometheus: Prometheus, verdicts: Verdicts) -> None:
         """Write the verdicts, and remove the binding from all other objects.
@@ -100,22 +88,21 @@ class BindingWriter:
         Raises:
             Conflict: another client changed an object meanwhile.
         """
-        identity = _Identity(prometheus.metadata.namespace, prometheus.metadata.name)
         for kind in KINDS:
             for obj in await self._client.list(kind):
-                await self._write(identity, obj, verdicts.get((kind, obj.key)))
+                await self._write(prometheus.key, obj, verdicts.get((kind, obj.key)))
 
-    async def _write(self, identity: _Identity, obj: ConfigurationResource, verdict: Verdict | None) -> None:
+    async def _write(self, prometheus: ObjectKey, obj: ConfigurationResource, verdict: Verdict | None) -> None:
         bindings = obj.status.bindings
-        previous = next((binding for binding in bindings if identity.is_of(binding)), None)
+        previous = next((binding for binding in bindings if _is_of(prometheus, binding)), None)
         condition = None if verdict is None else self._condition(obj, previous, verdict)
         current = find_condition(previous.conditions, "Accepted") if previous is not None else None
         if verdict is not None and verdict.message and (current is None or current.message != verdict.message):
-            self._record(identity, obj, verdict)
+            self._record(prometheus, obj, verdict)
         if condition == current or type(obj) in self._without_bindings:
             return
-        others = [binding for binding in bindings if not identity.is_of(binding)]
-        await self._patch(obj, others if condition is None else [*others, _binding(identity, condition)])
+        others = [binding for binding in bindings if not _is_of(prometheus, binding)]
+        await self._patch(obj, others if condition is None else [*others, _binding(prometheus, condition)])
 
     def _condition(self, obj: ConfigurationResource, previous: WorkloadBinding | None, verdict: Verdict) -> Condition:
         accepted = Condition(
@@ -130,12 +117,12 @@ class BindingWriter:
             each for each in set_condition(conditions, accepted, self._clock.now()) if each.type == "Accepted"
         )
 
-    def _record(self, identity: _Identity, obj: ConfigurationResource, verdict: Verdict) -> None:
-        recorded = identity, obj.metadata.uid
+    def _record(self, prometheus: ObjectKey, obj: ConfigurationResource, verdict: Verdict) -> None:
+        recorded = prometheus, obj.metadata.uid
         if self._recorded.get(recorded) != verdict.message:
             self._recorded[recorded] = verdict.message
             effect = "leaves it out" if verdict.problem else "ignores a part of it"
-            note = f"Prometheus {identity.namespace}/{identity.name} {effect}: {verdict.message}"
+            note = f"Prometheus {prometheus} {effect}: {verdict.message}"
             self._events.warning(obj, verdict.reason, note)
 
     async def _patch(self, obj: ConfigurationResource, bindings: Iterable[WorkloadBinding]) -> None:
@@ -168,11 +155,15 @@ class BindingWriter:
         return True
 
 
-def _binding(identity: _Identity, accepted: Condition) -> WorkloadBinding:
+def _is_of(prometheus: ObjectKey, binding: WorkloadBinding) -> bool:
+    return (binding.resource, binding.namespace, binding.name) == ("prometheuses", *prometheus)
+
+
+def _binding(prometheus: ObjectKey, accepted: Condition) -> WorkloadBinding:
     return WorkloadBinding(
         group="monitoring.coreos.com",
         resource="prometheuses",
-        namespace=identity.namespace,
-        name=identity.name,
+        namespace=prometheus.namespace,
+        name=prometheus.name,
         conditions=(accepted,),
     )

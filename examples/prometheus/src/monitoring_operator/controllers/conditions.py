@@ -43,7 +43,7 @@ def reconciled_condition(observed: Observed) -> Condition:
     invalid = len(observed.declared.problems)
     message = f"All running servers ({len(observed.replicas)}) have loaded revision {observed.declared.revision}."
     if invalid:
-        message += f" Invalid monitors are left out ({invalid}). See their Events."
+        message += f" Invalid monitors and rules are left out ({invalid}). See their Events."
     return condition(observed.prometheus, "Reconciled", True, "ConfigurationLoaded", message)
 
 

@@ -19,9 +19,11 @@ from steersman import (
     generation_changed,
     labels_changed,
 )
+from steersman.api.apply import core
 from steersman.api.apps_v1 import StatefulSet, StatefulSetStatus
 from steersman.api.core_v1 import ConfigMap, Namespace, Pod, Secret, Service, ServiceAccount
 from steersman.cache import InformerOptions
+from steersman.controller.threads import ReconcileThread
 from steersman.errors import Invalid
 from steersman.meta import metadata_only
 
@@ -29,7 +31,14 @@ from monitoring_operator.api.v1.podmonitor import PodMonitor
 from monitoring_operator.api.v1.prometheus import Prometheus, PrometheusStatus
 from monitoring_operator.api.v1.prometheusrule import PrometheusRule
 from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
-from monitoring_operator.configuration import DeclaredConfiguration, Monitor, build, ignored_fields, source_objects
+from monitoring_operator.configuration import (
+    DeclaredConfiguration,
+    Inputs,
+    Monitor,
+    build,
+    ignored_fields,
+    source_objects,
+)
 from monitoring_operator.controllers.bindings import BindingWriter, Verdict, Verdicts
 from monitoring_operator.controllers.conditions import (
     Observed,
@@ -39,6 +48,7 @@ from monitoring_operator.controllers.conditions import (
     rejected_rules,
 )
 from monitoring_operator.controllers.inputs import read_inputs
+from monitoring_operator.controllers.ownership import ManagedElsewhere, require_own_objects
 from monitoring_operator.controllers.replicas import inspect_replicas
 from monitoring_operator.resources import (
     DEFAULT_SERVICE_ACCOUNT,
@@ -76,10 +86,13 @@ class PrometheusReconciler(Reconciler[Prometheus]):
 
     async def reconcile(self, obj: Prometheus) -> Result:
         """Apply the configuration and the servers, and report what they run."""
+        await require_own_objects(self.client, obj)
         if obj.spec.paused:
             return await self._report_paused(obj)
-        declared = build(inputs := await read_inputs(self.client, obj))
-        workload = await self._apply(obj, declared)
+        inputs = await read_inputs(self.client, obj)
+        # In a thread: the event loop renews the Lease meanwhile.
+        declared, secret = await ReconcileThread(self.runtime).run(lambda: _declare(inputs))
+        workload = await self._apply(obj, secret)
         pods = await self.client.list(Pod, namespace=obj.metadata.namespace, owner=workload)
         await self._notify(pods, declared.revision)
         observed = Observed(
@@ -95,8 +108,8 @@ class PrometheusReconciler(Reconciler[Prometheus]):
                 (type(each), each.key): Verdict(ignored=ignored_fields(each))
                 for each in (*inputs.service_monitors, *inputs.pod_monitors)
             },
-            **{key: Verdict(str(problem)) for key, problem in declared.problems.items()},
             **{(PrometheusRule, each.key): Verdict(rejected.get(each.key, "")) for each in inputs.rules},
+            **{key: Verdict(str(problem)) for key, problem in declared.problems.items()},
         }
         await self._bindings.write(obj, verdicts)
         return await self._report(observed)
@@ -110,14 +123,18 @@ class PrometheusReconciler(Reconciler[Prometheus]):
         if outcome.error is None or isinstance(outcome.error, Conflict):
             return
         reason, message = type(outcome.error).__name__, str(outcome.error)
+        if isinstance(outcome.error, ManagedElsewhere):
+            # The other operator writes the status.
+            self.events.warning(obj, reason, message)
+            return
         failed = condition(obj, "Reconciled", False, reason, message)
         await self.status(obj, **_replica_counts(obj, obj.status), conditions=[failed])
 
-    async def _apply(self, prometheus: Prometheus, declared: DeclaredConfiguration) -> StatefulSet:
+    async def _apply(self, prometheus: Prometheus, secret: core.Secret) -> StatefulSet:
         """Apply all objects. The Secret precedes the pods that mount it."""
-        configuration = headless_service(prometheus), configuration_secret(prometheus, declared)
         try:
-            state = await self.dependents.apply(prometheus, [configuration, statefulset(prometheus)])
+            stages = [(headless_service(prometheus), secret), statefulset(prometheus)]
+            state = await self.dependents.apply(prometheus, stages)
         except Invalid as error:
             raise StorageChanged.or_same(error, workload_key(prometheus)) from None
         return next(each for each in state.objects if isinstance(each, StatefulSet))
@@ -191,6 +208,11 @@ class PrometheusReconciler(Reconciler[Prometheus]):
             .max_retry_delay(_RESYNC_SECONDS)
             .complete(lambda context: cls(context, servers or HttpServers(PORT)))
         )
+
+
+def _declare(inputs: Inputs) -> tuple[DeclaredConfiguration, core.Secret]:
+    declared = build(inputs)
+    return declared, configuration_secret(inputs.prometheus, declared)
 
 
 def _replica_counts(prometheus: Prometheus, counts: StatefulSetStatus | PrometheusStatus) -> dict[str, Any]:

@@ -5,14 +5,13 @@ One object has all of them, because the kubelet replaces the files of one Secret
 
 from __future__ import annotations
 
-import gzip
 from importlib.resources import files
 
 from steersman import SteersmanError
 from steersman.api.apply import core
 
 from monitoring_operator.api.v1.prometheus import Prometheus
-from monitoring_operator.configuration import DeclaredConfiguration
+from monitoring_operator.configuration import DeclaredConfiguration, compress
 from monitoring_operator.resources.names import object_metadata
 
 _RELOADER = files("monitoring_operator.resources").joinpath("reload.sh").read_bytes()
@@ -33,8 +32,8 @@ def configuration_secret(prometheus: Prometheus, declared: DeclaredConfiguration
     data = {
         "revision": declared.revision.encode(),
         "reload.sh": _RELOADER,
-        "prometheus.yaml.gz": _compress(declared.text),
-        **{f"{name}.gz": _compress(content) for name, content in declared.rules.items()},
+        "prometheus.yaml.gz": compress(declared.text),
+        **{f"{name}.gz": compress(content) for name, content in declared.rules.items()},
         **declared.credentials,
     }
     size = sum(len(content) for content in data.values())
@@ -44,8 +43,3 @@ def configuration_secret(prometheus: Prometheus, declared: DeclaredConfiguration
             "Select fewer monitors and rules, and create a second Prometheus for the rest."
         )
     return core.Secret(metadata=object_metadata(prometheus), type="Opaque", data=data)
-
-
-def _compress(text: str) -> bytes:
-    # Without the time, equal texts have equal bytes.
-    return gzip.compress(text.encode(), mtime=0)

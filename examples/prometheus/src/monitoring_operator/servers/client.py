@@ -12,7 +12,7 @@ from monitoring_operator.servers.report import ServerReport, Unreachable, parse_
 
 _TIMEOUT_SECONDS = 5.0
 _RESPONSE_SECONDS = 10.0
-_MAX_RESPONSE_BYTES = 16 * 1024 * 1024
+_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 
 
