@@ -2,9 +2,13 @@
 """steersman-role ACTION ROLE CLUSTER: Patroni's callback.
 
 The primary writes itself into the EndpointSlices of -rw. Then it ensures the accounts that the cluster needs, on new
-volumes and on those from elsewhere. `steersman-role note LEVELS` writes the fill levels of steersman-watch on the
-pod. `steersman-role former CLUSTER` ends with 0 if this pod led last, or if that is unknown. `steersman-role serves
-CLUSTER` ends with 0 if another pod serves as primary.
+volumes and on those from elsewhere. Other calls are of steersman-watch and steersman-room:
+
+- `steersman-role note LEVELS` writes the fill levels on the pod.
+- `steersman-role writes ERROR` writes on the pod why it accepts no writes. Empty removes it.
+- `steersman-role crashes TIMES` writes on the pod when its server has crashed.
+- `steersman-role former CLUSTER` ends with 0 if this pod led last, or if that is unknown.
+- `steersman-role serves CLUSTER` ends with 0 if another pod serves as primary.
 """
 
 from __future__ import annotations
@@ -12,26 +16,20 @@ from __future__ import annotations
 import json
 import math
 import os
-import subprocess
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from steersman_pod import rw_endpoints
+from steersman_instance import system_accounts
+from steersman_pod import crash_log, rw_endpoints
 from steersman_pod.api_client import ApiClient, ApiRequest, ApiResponse, run_requests, send_with_retries
 from steersman_pod.rw_endpoints import PodIdentity, this_pod
 
 SLICES = Path("/etc/steersman/patroni/endpoint-slices")
-ROLES = "/etc/steersman/patroni/roles.sql"
-# Settings that users may have made for all sessions and that would prevent the creation of accounts. The SQL itself
-# sets those that exist only in some versions.
-PINNED = (
-    "-c default_transaction_read_only=off -c statement_timeout=0 -c lock_timeout=0"
-    " -c idle_in_transaction_session_timeout=0"
-)
 STORAGE = "databases.steersman.dev/volume-usage"
+WRITE_ERROR = "databases.steersman.dev/write-error"
 
 
 def claim_slice(
@@ -49,12 +47,12 @@ def claim_slice(
     return rw_endpoints.claim_slice(pod, owner, slice_path, leader_path, leader_term_of)
 
 
-def storage_patch(pod: PodIdentity, levels: str) -> Generator[ApiRequest, ApiResponse, None]:
-    """Yield the request that writes the fill levels on this pod.
+def report_patch(pod: PodIdentity, name: str, value: str | None) -> Generator[ApiRequest, ApiResponse, None]:
+    """Yield the request that writes or removes an annotation of this pod.
 
     A later pod of the same name is left alone.
     """
-    metadata = {"uid": pod.uid, "annotations": {STORAGE: levels}}
+    metadata = {"uid": pod.uid, "annotations": {name: value}}
     yield ApiRequest(f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}", {"metadata": metadata})
 
 
@@ -86,7 +84,7 @@ def another_is_primary(pod: PodIdentity, leader_path: str) -> Generator[ApiReque
 def main(arguments: Sequence[str]) -> None:
     """Run with Patroni's arguments: event, new role, cluster.
 
-    Other arguments are `note`, `former` and `serves`.
+    Other arguments are `note`, `writes`, `crashes`, `former` and `serves`.
     """
     pod, server = this_pod(os.environ), ApiClient("steersman-role")
     store = f"/api/v1/namespaces/{pod.namespace}/configmaps"
@@ -94,7 +92,11 @@ def main(arguments: Sequence[str]) -> None:
     answer = partial(send_with_retries, server, (200, 404, 409), math.inf)
     match list(arguments):
         case ["note", levels]:
-            run_requests(storage_patch(pod, levels), answer)
+            run_requests(report_patch(pod, STORAGE, levels), answer)
+        case ["writes", error]:
+            run_requests(report_patch(pod, WRITE_ERROR, error or None), answer)
+        case ["crashes", times]:
+            run_requests(report_patch(pod, crash_log.ANNOTATION, times), answer)
         case ["former", cluster]:
             sys.exit(not run_requests(was_last_leader(pod, f"{store}/{cluster}-sync"), answer))
         case ["serves", cluster]:
@@ -103,16 +105,9 @@ def main(arguments: Sequence[str]) -> None:
             slices = f"/apis/discovery.k8s.io/v1/namespaces/{pod.namespace}/endpointslices"
             for name in SLICES.read_text().split():
                 run_requests(claim_slice(pod, cluster, f"{slices}/{name}", f"{store}/{cluster}-leader"), answer)
-            ensure_accounts()
+            system_accounts.ensure()
         case _:
             pass
-
-
-def ensure_accounts() -> None:
-    """Ensure the accounts that the cluster needs."""
-    quiet = ("--no-psqlrc", "--quiet", "--output=/dev/null")
-    options = (*quiet, "--set=ON_ERROR_STOP=1", "--dbname=postgres", f"--file={ROLES}")
-    subprocess.run(["psql", *options], check=True, env={**os.environ, "PGOPTIONS": PINNED})
 
 
 if __name__ == "__main__":

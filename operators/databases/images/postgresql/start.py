@@ -22,6 +22,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from steersman_pod.contract import CONTRACT
+from steersman_pod.crash_log import CrashLog
 from steersman_pod.volumes import VolumeInUse, lock_volume
 
 VOLUME = Path("/var/lib/steersman/data")
@@ -36,6 +38,7 @@ TERMINATION_LOG = Path("/dev/termination-log")
 WATCH = ("sh", "-c", "until steersman-watch; do sleep 3; done")
 WATCHDOG = ("sh", "-c", "until steersman-watchdog; do sleep 1; done")
 WATCHDOG_DEVICE = RUN / "watchdog"
+CRASHES = RUN / "crashes.json"
 WATCHDOG_MARGIN = 3  # seconds between the watchdog and the end of the lock
 _WAIT_SECONDS = 60.0  # seconds until PostgreSQL must report why it does not start
 
@@ -53,7 +56,10 @@ def pod_configuration(environment: Mapping[str, str], version: str, cluster: str
         # Programs of this image. Without them Patroni starts and promotes no member.
         "postgresql": {
             "connect_address": f"{host}:5432",
-            "bin_name": {"postgres": "/usr/local/bin/steersman-postgres"},
+            "bin_name": {
+                "initdb": "/usr/local/bin/steersman-initdb",
+                "postgres": "/usr/local/bin/steersman-postgres",
+            },
             "pre_promote": f"/usr/local/bin/steersman-room {cluster}",
         },
         "restapi": {"connect_address": f"{host}:8008"},
@@ -63,7 +69,7 @@ def pod_configuration(environment: Mapping[str, str], version: str, cluster: str
             "device": str(WATCHDOG_DEVICE),
             "safety_margin": WATCHDOG_MARGIN,
         },
-        "tags": {"version": version},
+        "tags": {"version": version, "contract": CONTRACT},
     }
 
 
@@ -341,6 +347,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
         fail("usage: steersman-start [fenced | upgrade | check]")
     version = server_version()
     require_declared(os.environ, version)
+    CrashLog(CRASHES).record_container_start()
     finish_upgrade(version)
     check_version(version)
     clear_unfinished()

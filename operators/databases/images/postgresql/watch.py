@@ -3,6 +3,13 @@
 
 It runs for the container's life. It reports the fill levels of the volumes on the pod, each time that one changes.
 
+It restores the accounts of the cluster on a primary, whose keepers could not log in otherwise.
+
+It reports the use of CPU, memory and disk on the pod.
+
+It reports on the pod why a primary accepts no writes, as a write of its own shows it. It also reports crashes of the
+server.
+
 It excludes a replica from reads while it does not follow a serving primary. The readiness probe depends on Patroni's
 tag `noloadbalance`. It also stops a replica whose data files are lost: open files hide the loss from Patroni, and
 the next start reports it.
@@ -16,12 +23,20 @@ import re
 import signal
 import ssl
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Protocol
 
+from steersman_instance import system_accounts
+from steersman_instance.postgresql_crashes import CrashWatch
+from steersman_instance.resource_usage import report as resource_usage
+from steersman_instance.write_check import postgresql
+from steersman_instance.write_check.check import WriteCheck
+from steersman_pod.crash_log import CrashLog
 from steersman_pod.volumes import usage_levels
 
 VOLUMES = {"data": Path("/var/lib/steersman/data"), "wal": Path("/var/lib/steersman/wal")}
@@ -29,11 +44,14 @@ SEGMENT = 16 << 20  # default size of a WAL segment in bytes: a server that cann
 PATRONI = 1  # process ID
 CLUSTER = Path("/etc/steersman/patroni/patroni.yaml")
 POD = Path("/run/steersman/patroni/pod.yaml")
+CRASHES = Path("/run/steersman/crashes.json")
 STANDBY = VOLUMES["data"] / "pgdata/standby.signal"
 EXIT_CODE_DATA_LOST = 65  # exit code of steersman-start in this case
 GRACE_SECONDS = 60.0  # seconds that a restart, a new primary or a free leader lock may last
 _STATUS_INTERVAL_SECONDS = 15.0  # seconds; each check is a request to the API server
 _DATA_CHECK_INTERVAL_SECONDS = 30.0
+_ACCOUNTS_INTERVAL_SECONDS = 10.0
+_REPEAT_SECONDS = 300.0  # seconds until a report is written again, because another client may have removed it
 _LOOP_INTERVAL_SECONDS = 3.0  # seconds between two rounds
 _RESPONSE_TIMEOUT_SECONDS = 5.0  # seconds until Patroni must respond
 _COMMAND_TIMEOUT_SECONDS = 30.0  # seconds for another program; the next round tries again
@@ -171,14 +189,91 @@ class DataCheck:
         self._lost_before = lost
 
 
+class AccountCheck:
+    """Accounts of the cluster on a primary."""
+
+    def __init__(self) -> None:
+        self._next_check = 0.0
+
+    def run(self, now: float) -> None:
+        """Restore missing or changed accounts. They reach replicas with the WAL."""
+        if now < self._next_check or STANDBY.exists():
+            return
+        self._next_check = now + _ACCOUNTS_INTERVAL_SECONDS
+        if system_accounts.are_current() is not False:
+            return
+        try:
+            system_accounts.ensure()
+            sys.stderr.write("steersman: restored the accounts of the cluster\n")
+        except system_accounts.AccountsNotRestored as error:
+            sys.stderr.write(f"steersman: the accounts of the cluster cannot be restored: {error}\n")
+
+
+class WriteReport:
+    """Report of a primary that accepts no writes."""
+
+    def __init__(self, writes: WriteCheck) -> None:
+        self._writes = writes
+        self._reported: str | None = None
+        self._repeat_at = 0.0
+
+    def run(self, now: float) -> None:
+        """Write a changed report, and an error periodically."""
+        error = self._writes.error
+        if error == self._reported and (not error or now < self._repeat_at):
+            return
+        if run(["steersman-role", "writes", error]) == 0:
+            self._reported, self._repeat_at = error, now + _REPEAT_SECONDS
+
+
+class CrashReport:
+    """Report of the server's crashes."""
+
+    def __init__(self, crashes: CrashLog) -> None:
+        self._crashes = crashes
+        self._reported: Sequence[int] = ()
+        self._repeat_at = 0.0
+
+    def run(self, now: float) -> None:
+        """Write changed times, and the same ones periodically."""
+        times = self._crashes.times
+        if not times or (times == self._reported and now < self._repeat_at):
+            return
+        if run(["steersman-role", "crashes", json.dumps(times)]) == 0:
+            self._reported, self._repeat_at = times, now + _REPEAT_SECONDS
+
+
+def start_crash_watch(crashes: CrashLog) -> None:
+    """Start to watch the server's processes. The thread ends with the process."""
+    watch = CrashWatch(crashes.record_crash)
+    threading.Thread(target=watch.run, args=(threading.Event(),), name="crashes", daemon=True).start()
+
+
+def start_write_check() -> WriteCheck:
+    """Start the writes. The thread ends with the process."""
+    address = postgresql.ServerAddress()
+    writes = WriteCheck(lambda: postgresql.Writer(address), lambda: postgresql.describe_wait(address))
+    thread = threading.Thread(
+        target=writes.run, args=(lambda: not STANDBY.exists(), threading.Event()), name="writes", daemon=True
+    )
+    thread.start()
+    return writes
+
+
 def main() -> None:
     """Run all checks forever.
 
     After an error the process ends, and steersman-start starts it again.
     """
-    looks: Sequence[Check] = (DiskUsageCheck(), ReadRoutingCheck(), DataCheck())
+    resource_usage.start(VOLUMES["data"], os.environ)
+    writes, crashes = WriteReport(start_write_check()), CrashLog(CRASHES)
+    start_crash_watch(crashes)
+    checks: Sequence[Check] = (
+        *(DiskUsageCheck(), ReadRoutingCheck(), DataCheck(), AccountCheck()),
+        *(writes, CrashReport(crashes)),
+    )
     while True:
-        for each in looks:
+        for each in checks:
             each.run(time.monotonic())
         time.sleep(_LOOP_INTERVAL_SECONDS)
 

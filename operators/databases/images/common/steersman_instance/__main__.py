@@ -14,8 +14,10 @@ PROGRAMS: Mapping[str, str] = {
     "archive-report": "archive.report",
     "binlog": "binlog.collector",
     "binlog-report": "binlog.report",
+    "history": "metrics.history.program",
     "metrics": "metrics.exporter",
     "read-replica": "read_replica.program",
+    "trial": "trial",
     "volumes": "volumes.report",
 }
 """The module of each sub-program. It has ``main(arguments) -> int``, which returns the exit code."""

@@ -58,6 +58,11 @@ class GtidSet:
         """Return True if the transaction is in the set."""
         return any(first <= number <= last for first, last in self.intervals.get(origin, ()))
 
+    @property
+    def sources(self) -> frozenset[str]:
+        """UUIDs of groups and servers, without tags."""
+        return frozenset(origin.partition(":")[0] for origin in self.intervals)
+
     def __or__(self, other: GtidSet) -> GtidSet:
         origins = {*self.intervals, *other.intervals}
         return GtidSet(

@@ -28,16 +28,20 @@ PROGRAMS: Mapping[str, Mapping[str, str]] = {
     "backup": {"postgresql": "backup.postgresql", "mysql": "backup.mysql"},
     "expire": {"postgresql": "backup.postgresql_expire", "mysql": "backup.mysql_expire"},
     "recover": {"postgresql": "recovery.postgresql", "mysql": "recovery.mysql"},
+    "plan": {"postgresql": "recovery.preview", "mysql": "recovery.mysql_preview"},
+    "changes": {"mysql": "binlog.changes"},
     "verify": {"postgresql": "verification.postgresql", "mysql": "verification.mysql"},
     "dump": {"postgresql": "dump.postgresql_dump", "mysql": "dump.mysql_dump"},
     "load": {"postgresql": "dump.postgresql_load", "mysql": "dump.mysql_load"},
+    "check-import": {"postgresql": "dump.postgresql_check", "mysql": "dump.mysql_check"},
     "restore": {"postgresql": "restore.postgresql", "mysql": "restore.mysql"},
     "final-backup": {"postgresql": "backup.postgresql_final", "mysql": "backup.mysql_final"},
 }
 """Modules by program and engine, each with ``run(job, paths) -> result``."""
 
 FORMAT = 1
-MAX_RESULT_BYTES = 3000  # the kubelet keeps 4096
+MAX_RESULT_BYTES = 3000
+_MAX_TERMINATION_BYTES = 4096  # the kubelet keeps no more
 MAX_MESSAGE_LENGTH = 1000
 EXIT_REFUSED = 3
 EXIT_TERMINATED = 143
@@ -200,6 +204,9 @@ def _report(paths: InstancePaths, document: Mapping[str, object], code: int) -> 
         line = json.dumps({**document, "expired": []})
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+    if len(line) > _MAX_TERMINATION_BYTES:
+        # A report is in the logs only.
+        line = json.dumps({name: value for name, value in document.items() if name in ("ok", "reason", "message")})
     try:
         paths.termination_log.write_text(line)
     except OSError as error:

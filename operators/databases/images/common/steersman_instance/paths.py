@@ -45,6 +45,11 @@ class InstancePaths:
         return self.volume / "pgdata"
 
     @property
+    def shared_settings(self) -> Path:
+        """Patroni's copy of the settings that all members share."""
+        return self.postgresql_data / "patroni.dynamic.json"
+
+    @property
     def backup_run(self) -> Path:
         """Rendered configuration with credentials, locks and state. Lost with the pod."""
         return self.run / "backup"

@@ -11,6 +11,7 @@ from typing import Literal
 from .archive.pgbackrest import write_configuration
 from .archive.store_file import InvalidStoreFile, load_store
 from .paths import PATHS, InstancePaths
+from .trial_record import is_running, read_settings
 
 
 def _always() -> bool:
@@ -74,6 +75,9 @@ def postgresql_services(paths: InstancePaths = PATHS) -> list[Service]:
         ),
         Service(name="metrics", command=program("metrics", "postgresql"), watched=(paths.queries_file,)),
         Service(name="volumes", command=program("volumes", "postgresql")),
+        Service(
+            name="trial", command=program("trial"), enabled=lambda: is_running(read_settings(paths.shared_settings))
+        ),
     ]
 
 

@@ -11,12 +11,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
+from steersman_instance.paths import PATHS
+from steersman_instance.resource_usage import report as resource_usage
 from steersman_pod.rw_endpoints import this_pod
 from steersman_pod.volumes import VolumeInUse, lock_volume
 
 from .agent import Agent, PodCluster
 from .kubernetes import KubernetesApi
 from .log import DeduplicatedLog
+from .server import slow_log
 from .server.process import MySQLServer, ServerPaths
 
 
@@ -39,7 +42,9 @@ def run(
     lock_volume(paths.volume)
     if fenced:
         return keep_fenced()
-    agent = Agent(PodCluster(pod=pod, name=environment["CLUSTER_NAME"]), MySQLServer(paths), KubernetesApi)
+    server = MySQLServer(paths)
+    server.crashes.record_container_start()
+    agent = Agent(PodCluster(pod=pod, name=environment["CLUSTER_NAME"]), server, KubernetesApi)
 
     def stop(_signal: int, _frame: object) -> None:
         agent.stop()
@@ -68,6 +73,9 @@ def main(arguments: Sequence[str]) -> None:
     """Run with the argument `fenced`, or without arguments."""
     if list(arguments) not in ([], ["fenced"]):
         sys.exit("usage: steersman-agent [fenced]")
+    if not arguments:
+        resource_usage.start(PATHS.volume, os.environ)
+        slow_log.start(ServerPaths().slow_log)
     try:
         run(os.environ, lambda host, instance: ServerPaths(host=host, instance=instance), fenced=bool(arguments))
     except VolumeInUse as error:

@@ -6,6 +6,7 @@ Lengthy operations run in another thread, one at a time.
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -14,9 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from steersman_instance.gtids import GtidSet
+from steersman_instance.write_check import mysql as write_check
+from steersman_instance.write_check.check import WriteCheck
 from steersman_pod import rw_endpoints
+from steersman_pod.contract import CONTRACT
 
-from .failures import CERTIFICATE_RELOAD, FailureLog
+from .failures import ACCOUNTS_RESTORE, CERTIFICATE_RELOAD, FailureLog
 from .group import group_config, group_status
 from .group.decision import GroupMember, GroupView, MemberDecision, MemberState, Operation, decide
 from .group.errant_transactions import ErrantTransactions
@@ -31,6 +35,8 @@ from .server.parameters import ParameterSync
 from .server.process import MySQLServer
 from .server.replica_health import ApplyQueue, VolumeUsage
 from .server.restart_backoff import RestartBackoff
+from .server.service_settings import ServiceSettings
+from .server.system_accounts import LOGIN_REFUSED, SystemAccounts
 
 _LOOP_INTERVAL_SECONDS = 1.0  # seconds between two inspections
 _SHORT_INTERVAL_SECONDS = 0.1
@@ -38,6 +44,8 @@ _STABLE_AFTER_SECONDS = 3.0  # seconds between two reads of the ConfigMap in a s
 _SHUTDOWN_TIMEOUT_SECONDS = 60.0  # seconds for which another member with the same data may found the group
 _STATUS_MEMORY_SECONDS = 15.0  # seconds for which a server that does not respond keeps its last state
 _ALONE_AFTER_SECONDS = 10.0  # seconds without an online member in the group to join
+_REFUSED_AFTER_SECONDS = 5.0  # seconds for which the server refuses the agent, before its start restores the account
+_STOP_SECONDS = 20.0
 _RETRY_DELAY_SECONDS = 3.0  # seconds before the next operation after a failure
 _STATES: dict[str, MemberState] = {"ONLINE": "Online", "RECOVERING": "Recovering", "ERROR": "Failed"}
 _STATE_DURING: dict[Operation, MemberState] = {"Clone": "Cloning", "Found": "Joining", "Join": "Joining"}
@@ -128,10 +136,17 @@ class Agent:
         self._group_query = GroupQuery(time.monotonic)
         self._restart_backoff = RestartBackoff()
         self._errant_transactions = ErrantTransactions(paths.volume / "maybeErrant")
-        self._alone_since, self._deserted_since = Since(), Since()
+        self._alone_since, self._deserted_since, self._refused_since = Since(), Since(), Since()
+        self._accounts = SystemAccounts(self._local, paths.accounts)
+        self._settings = ServiceSettings(self._local, self._operations.parameters.image)
+        address = write_check.ServerAddress(paths.socket, paths.peer)
+        self._writes, self._is_primary = WriteCheck(lambda: write_check.Writer(address), self._write_state), False
 
     def run(self) -> None:
         """Run until stopped."""
+        threading.Thread(
+            target=self._writes.run, args=(lambda: self._is_primary, threading.Event()), name="writes", daemon=True
+        ).start()
         while True:
             try:
                 if self.tick():
@@ -180,7 +195,7 @@ class Agent:
             return True
         elif declared.is_stopping or time.monotonic() >= self._retry_at:
             self._start_operation(decision, declared)
-            self._apply_changes(status)
+            self._apply_changes(status, declared)
         self._leader.publish(status, self._group_config.state)
         return False
 
@@ -209,12 +224,14 @@ class Agent:
             self._failures.record(self._operation, self._with_log_detail(failure), donor=donor)
             if self._operation == "Join":
                 self._read_applier_errors()
+                self._restart_without_accounts()
         else:
             self._failures.clear(self._operation)
             if self._operation == "Start":
                 # The start has read them.
                 self._failures.clear(CERTIFICATE_RELOAD)
                 self._restart_backoff.record_start()
+                self._accounts.record_start()
                 self._retry_at = time.monotonic() + self._restart_backoff.delay_seconds
             elif self._operation == "Clone":
                 self._errant_transactions.clear()
@@ -222,6 +239,16 @@ class Agent:
             self._attempted = frozenset({*self._attempted, self._operation})
             self._retry_at = 0.0
         self._running, self._operation, self._read_at = None, "Wait", None
+
+    def _restart_without_accounts(self) -> None:
+        """Restart a server that cannot join because it lacks accounts.
+
+        Its relay log has dropped them after its init file had created them.
+        """
+        with contextlib.suppress(group_status.ServerQueryFailed, OSError):
+            if not self._accounts.are_usable():
+                self._log.log("login", "the server lacks system accounts. It is restarted and recreates them")
+                self._server.stop(_STOP_SECONDS)
 
     def _with_log_detail(self, failure: BaseException) -> str:
         """Add the plugin's last log message to a failure.
@@ -244,7 +271,13 @@ class Agent:
             return None
         try:
             status = self._local.query_status()
-        except group_status.ServerQueryFailed:
+            self._refused_since = Since()
+        except group_status.ServerQueryFailed as error:
+            if self._refused_since.seconds(error.code in LOGIN_REFUSED) >= _REFUSED_AFTER_SECONDS:
+                self._refused_since, self._last_status = Since(), None
+                self._log.log("login", f"the server refuses the agent, and is restarted with its accounts: {error}")
+                self._server.stop(_STOP_SECONDS)
+                return None
             # A server outside of a group may be in one by now, and reporting that it is not would be the worst error.
             known, at = self._last_status or (None, 0.0)
             if (
@@ -358,6 +391,7 @@ class Agent:
 
     def _publish(self, view: GroupView, reason: str, status: group_status.ServerStatus | None) -> None:
         me, parameters = view.own, self._operations.parameters
+        self._is_primary = me.state == "Online" and me.primary and view.has_majority and not view.is_stopping
         self._operations.additional_status.update(self._additional_status(view, status, parameters))
         ready = (
             me.state == "Online"
@@ -377,6 +411,7 @@ class Agent:
         self, view: GroupView, status: group_status.ServerStatus | None, parameters: ParameterSync
     ) -> dict[str, Any]:
         additional: dict[str, Any] = {
+            "contract": CONTRACT,
             "errantGtids": self._errant_transactions.errant,
             "maybeErrant": self._errant_transactions.has_any,
             # Unknown data must not be reported as none, because a user would consent to their loss.
@@ -390,6 +425,8 @@ class Agent:
             "rejectedParameters": dict(parameters.rejected),
             "restoredParameters": parameters.restored,
             "storage": dict(self._volume_usage.update()),
+            "writeError": self._writes.error if self._is_primary else "",
+            "crashes": [*self._server.crashes.times],
         }
         return additional if status is None else {**additional, "version": status.version}
 
@@ -402,15 +439,19 @@ class Agent:
             self._operation, self._deserted_since = decision.operation, Since()
             self._running = self._thread.submit(operation)
 
-    def _apply_changes(self, status: group_status.ServerStatus | None) -> None:
+    def _apply_changes(self, status: group_status.ServerStatus | None, view: GroupView) -> None:
         """Apply changed parameters and certificates to the running server."""
         if self._running is not None or status is None:
             return
+        self._restore_access(status, view)
         try:
             parameters = self._operations.parameters
             parameters.apply(self._group_config.parameters)
             if parameters.restore() and parameters.restored is not None:
                 self._log.log("restored", f"somebody else had set what is declared again: {parameters.restored}")
+            if restored := self._settings.restore(status):
+                parameters.record_restored(restored)
+                self._log.log("restored", f"variables that refuse clients were reset: {parameters.restored}")
             for name, message in parameters.unchangeable.items():
                 self._log.log(f"stays {name}", f"somebody else has set {name}, and it stays so: {message}")
         except group_status.ServerQueryFailed as error:
@@ -429,3 +470,26 @@ class Agent:
             # An unresponsive server is reported elsewhere.
             if not isinstance(error, group_status.ServerQueryFailed) or error.has_responded:
                 self._failures.record(CERTIFICATE_RELOAD, error)
+
+    def _restore_access(self, status: group_status.ServerStatus, view: GroupView) -> None:
+        """Restore the accounts on a serving primary. They reach the group."""
+        if not (status.state == "ONLINE" and status.is_primary and status.has_majority):
+            return
+        try:
+            is_complete = bool(view.others) and all(other.state == "Online" for other in view.others)
+            restored = self._accounts.restore(is_group_complete=is_complete)
+            if restored:
+                self._log.log("accounts", "the system accounts of the cluster were restored")
+            if restored is not None:
+                self._failures.clear(ACCOUNTS_RESTORE)
+        except (group_status.ServerQueryFailed, OSError) as error:
+            self._log.log("accounts", f"the system accounts cannot be restored: {error}")
+            self._failures.record(ACCOUNTS_RESTORE, error)
+
+    def _write_state(self) -> str:
+        """Return the state of the write that the server has not acknowledged."""
+        with contextlib.suppress(group_status.ServerQueryFailed):
+            return "; ".join(
+                f"its state is: {state}" for (state,) in self._local.kept_rows(write_check.WAITS) if state
+            )
+        return ""

@@ -9,7 +9,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 CERTIFICATE_RELOAD = "taking new certificates"
+ACCOUNTS_RESTORE = "restoring the system accounts"
 GROUP_MEMBERSHIP = "staying in the group"
+_WHILE_SERVING = (CERTIFICATE_RELOAD, ACCOUNTS_RESTORE)  # operations of a healthy member
 _MAX_MESSAGE_LENGTH = 300  # characters, because it is part of an annotation and of a condition
 # An applier's message ends with the statement, which may contain a password verifier.
 _STATEMENT_MARKER = " Query: "
@@ -75,7 +77,7 @@ class FailureLog:
     def clear_all(self) -> None:
         """Forget all failures: the member is online and idle."""
         self.failed_donors, self.has_diverged = (), False
-        self._messages = {what: message for what, message in self._messages.items() if what == CERTIFICATE_RELOAD}
+        self._messages = {what: message for what, message in self._messages.items() if what in _WHILE_SERVING}
 
     @property
     def message(self) -> str:

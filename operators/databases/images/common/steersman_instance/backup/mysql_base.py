@@ -14,7 +14,6 @@ from ..archive.store_file import Store
 from ..binlog import chunk_store
 from ..binlog.chunk_store import ChunkStore
 from ..binlog.chunks import ChunkCipher
-from ..gtids import GtidSet
 from ..jobs import JobFailed
 from ..mysqld import MysqldFailed, MysqldProgram
 from ..paths import InstancePaths
@@ -147,7 +146,7 @@ def remove(archive: MysqlArchive, ids: Sequence[str], *, prune: bool = True) -> 
     known = {backup.snapshot for backup in kept}
     archive.restic.forget(sorted(archive.restic.snapshots() - known), prune=prune)
     if kept:
-        archive.chunks.expire(_common([backup.gtids for backup in kept]))
+        archive.chunks.expire([backup.gtids for backup in kept])
 
 
 def apply_retention(
@@ -170,13 +169,6 @@ def _copy(donors: Sequence[Donor], program: MysqldProgram, work: Path, run: Path
         except MysqldFailed as error:
             raise JobFailed("BackupFailed", f"The server that receives the copy failed: {error}") from error
     raise JobFailed("MemberUnreachable", failure)
-
-
-def _common(sets: Sequence[GtidSet]) -> GtidSet:
-    common = sets[0]
-    for each in sets[1:]:
-        common &= each
-    return common
 
 
 def _now() -> datetime.datetime:

@@ -117,14 +117,19 @@ def check_tables(server: LocalServer, *, quick: bool) -> None:
         _raise_if_damaged(name, server.query(f"CHECK TABLE {name}{' QUICK' if quick else ''}", unbounded=True))
 
 
+_SYSTEM_SCHEMAS = ("mysql", "steersman")
+
+
 def base_tables(server: LocalServer, *, system: bool = True) -> list[str]:
     """Return the quoted names of all tables with rows.
 
     Args:
-        system: include those of the server itself.
+        system: include those of the server itself and of the operator.
     """
     found = [(str(schema), str(table)) for schema, table in server.query(_TABLES)]
-    return [f"{_quoted(schema)}.{_quoted(table)}" for schema, table in found if system or schema != "mysql"]
+    return [
+        f"{_quoted(schema)}.{_quoted(table)}" for schema, table in found if system or schema not in _SYSTEM_SCHEMAS
+    ]
 
 
 def _raise_if_damaged(name: str, rows: Sequence[tuple[object, ...]]) -> None:

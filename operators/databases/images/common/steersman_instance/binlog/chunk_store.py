@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from ..archive.errors import ArchiveError
 from ..archive.objects import ObjectExists, ObjectNotFound, Objects
-from ..gtids import GtidSet
+from ..gtids import NO_GTIDS, GtidSet
 from .chunks import (
     PREFIX_BYTES,
     Chunk,
@@ -153,11 +153,19 @@ class ChunkStore:
                 newest = last
         return newest
 
-    def expire(self, kept: GtidSet) -> int:
+    def archived(self) -> GtidSet:
+        """Return the transactions of all sessions, abandoned ones included. Raises ArchiveError."""
+        found = NO_GTIDS
+        for session in self.sessions():
+            if numbers := self._numbers(session):
+                found |= self.header(session, max(numbers)).after
+        return found
+
+    def expire(self, kept: Sequence[GtidSet]) -> int:
         """Delete chunks that no kept backup needs. Return their number.
 
         Args:
-            kept: transactions that every kept backup contains.
+            kept: transactions of each kept backup.
 
         Raises:
             ArchiveError: the store failed. Earlier deletions stay in effect.
@@ -166,7 +174,8 @@ class ChunkStore:
         newest = self.newest()
         for session in self.sessions():
             headers = self.headers(session)
-            needed = [header for header in headers if not kept >= header.after]
+            leads_on = [gtids for gtids in kept if headers and not _was_left(headers[-1].after, gtids)]
+            needed = [header for header in headers if not all(gtids >= header.after for gtids in leads_on)]
             if newest is not None and session == newest.session:
                 needed.append(newest)  # the next session continues from it
             # A chunk may begin with the rest of a transaction that starts in an earlier one.
@@ -196,6 +205,15 @@ class ChunkStore:
         for each in cast("list[Any]", found):
             if isinstance(each, dict):
                 yield ChunkHeader.from_json(cast("dict[str, Any]", each))
+
+
+def _was_left(history: GtidSet, backup: GtidSet) -> bool:
+    """Return True if the history of a backup replaced another one.
+
+    After a restore in place or a forced recovery, the backup lacks transactions of the previous history. It has those
+    of another group.
+    """
+    return bool(history - backup) and not history.sources >= backup.sources
 
 
 def _number(name: str) -> int:

@@ -190,6 +190,9 @@ class Collector:
         # A new archive begins now: the first base backup has everything before. Transactions that only an abandoned
         # primary had are not part of this history.
         stored = state.executed if newest is None else newest.after & state.executed
+        if state.purged - stored:
+            # The undo of a restore serves transactions again that the newest session left behind.
+            stored |= self._store.archived() & state.executed
         # The server would refuse to stream what it purged. The gap shows: this session begins behind the last one.
         self._update(stored=stored | state.purged, lost=self._state.lost | (state.purged - stored))
         return self._state.stored

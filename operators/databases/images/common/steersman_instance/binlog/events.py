@@ -126,12 +126,17 @@ def previous_gtids_event(format_description: bytes, gtids: GtidSet) -> bytes:
 
     It has a checksum if that has one.
     """
-    checksum = format_description[-CHECKSUM_BYTES - 1] == _CRC32
+    checksum = has_checksum(format_description)
     body = encode_gtid_set(gtids)
     size = HEADER_BYTES + len(body) + (CHECKSUM_BYTES if checksum else 0)
     end = len(MAGIC) + len(format_description) + size
     data = HEADER.pack(0, PREVIOUS_GTIDS, 1, size, end, _IGNORABLE_FLAG) + body
     return data + struct.pack("<I", zlib.crc32(data)) if checksum else data
+
+
+def has_checksum(format_description: bytes) -> bool:
+    """Return True if the events of a file have a checksum."""
+    return format_description[-CHECKSUM_BYTES - 1] == _CRC32
 
 
 def encode_gtid_set(gtids: GtidSet) -> bytes:

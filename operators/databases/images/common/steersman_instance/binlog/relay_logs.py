@@ -43,6 +43,24 @@ class RelayLogBatch:
         return self.directory / BASE_NAME
 
 
+def is_beyond(target: GtidTarget, start: TransactionStart, reached: GtidSet) -> bool:
+    """Return True if a transaction is the first that is not restored.
+
+    Args:
+        reached: transactions that are restored.
+    """
+    match target:
+        case AtTime(time):
+            epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+            return datetime.timedelta(microseconds=start.committed_at) > time - epoch
+        case BeforeGtid(gtids):
+            return gtids.has(start.origin, start.number)
+        case ThroughGtid(gtids):
+            return reached >= gtids
+        case _:
+            return False
+
+
 class RelayLogWriter:
     """Writes the relay logs of one recovery, a batch at a time.
 
@@ -125,7 +143,7 @@ class RelayLogWriter:
         """Begin a transaction. Return True if the target ends before it."""
         skipped = self.reached.has(start.origin, start.number)
         skipped |= self._history is not None and not self._history.has(start.origin, start.number)
-        if not skipped and self._cuts(start):
+        if not skipped and is_beyond(self._target, start, self.reached):
             self.ended = True
             return True
         self._open, self._remaining, self._open_at = start, start.length, -1
@@ -133,18 +151,6 @@ class RelayLogWriter:
             file = self._writable_file(header)
             self._open_at = file.tell()
         return False
-
-    def _cuts(self, start: TransactionStart) -> bool:
-        match self._target:
-            case AtTime(time):
-                epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-                return datetime.timedelta(microseconds=start.committed_at) > time - epoch
-            case BeforeGtid(gtids):
-                return gtids.has(start.origin, start.number)
-            case ThroughGtid(gtids):
-                return self.reached >= gtids
-            case _:
-                return False
 
     def _write(self, data: bytes) -> None:
         assert self._open is not None

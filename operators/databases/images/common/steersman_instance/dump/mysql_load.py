@@ -14,17 +14,17 @@ from typing import IO
 
 from ..jobs import JobFailed, JobFields, JobRefused, Result, log
 from ..paths import InstancePaths
+from .import_problem import require_none
 from .mysql_client import (
     MARKER,
     MysqlClient,
     MysqlGrant,
-    is_mariadb,
     parse_grants,
     quoted,
     quoted_account,
-    version_number,
 )
 from .mysql_import import imported_source
+from .mysql_problems import version_problems
 from .processes import ClientFailed
 from .program import require_login
 from .server import administrator_login, read_login, read_server
@@ -63,7 +63,7 @@ def run(job: JobFields, paths: InstancePaths) -> Result:
             f"Database {server.database} has objects already, such as {found[0]}. Drop them, or restore into another"
             " one.",
         )
-    source = imported_source(job, paths) if is_import(job) else stored_source(job, paths, "mysql")
+    source = imported_source(job, paths, owner) if is_import(job) else stored_source(job, paths, "mysql")
     require_fitting(source, version)
     log(f"restoring {source.name} of {source.version}")
     try:
@@ -83,13 +83,7 @@ def run(job: JobFields, paths: InstancePaths) -> Result:
 
 def require_fitting(source: DumpSource, version: str) -> None:
     """Reject a newer source, or one of the other product. Raises JobRefused."""
-    found = source.version
-    if is_mariadb(found) is not is_mariadb(version) or version_number(found) > version_number(version):
-        raise JobRefused(
-            "SourceMismatch",
-            f"{source.name} is of version {found}, and the server has {version}. Use a server of the same product"
-            " that is not older.",
-        )
+    require_none(version_problems(source.name, source.version, version))
 
 
 def without_definers(lines: Iterator[bytes]) -> Iterator[bytes]:

@@ -25,7 +25,7 @@ SELECT json_build_object(
     'text', split_part(current_setting('server_version'), ' ', 1))
 """
 # Roles that objects of this database name, and their members. Superusers of another server have other names.
-_ACCOUNTS = """
+USED_ROLES = """
 WITH RECURSIVE this AS (SELECT oid, datdba, datacl FROM pg_database WHERE datname = current_database()),
 used (oid) AS (
     SELECT d.refobjid FROM pg_shdepend d, this
@@ -37,6 +37,9 @@ roles AS (
     SELECT r.oid, r.rolname FROM pg_roles r JOIN used USING (oid)
     WHERE NOT r.rolsuper AND r.rolname <> session_user AND r.rolname !~ '^pg_'
 )
+"""
+"""Start of a query with the tables this, used and roles."""
+_ACCOUNTS = f"""{USED_ROLES}
 SELECT json_build_object(
     'owner', (SELECT pg_get_userbyid(datdba) FROM this),
     'names', (SELECT coalesce(json_agg(rolname ORDER BY rolname), '[]') FROM roles),
@@ -48,7 +51,7 @@ SELECT json_build_object(
         SELECT coalesce(json_agg(json_build_array(r.rolname, a.privilege_type, a.is_grantable)
             ORDER BY r.rolname, a.privilege_type), '[]')
         FROM this, aclexplode(this.datacl) a JOIN roles r ON r.oid = a.grantee WHERE a.grantee <> this.datdba))
-"""
+"""  # noqa: S608 - a constant
 _CONTENT = """
 WITH own AS (
     SELECT oid, nspname FROM pg_namespace
@@ -112,23 +115,23 @@ class PostgreSQLClient:
 
     def state(self) -> ServerState:
         """Connect and return the server's version. Raises ClientFailed."""
-        found = self._json(_STATE)
+        found = self.document(_STATE)
         return ServerState(int(found["version"]), str(found["text"]))
 
     def accounts(self) -> Accounts:
         """Return the roles of the database. Raises ClientFailed."""
-        return parse_accounts(self._json(_ACCOUNTS))
+        return parse_accounts(self.document(_ACCOUNTS))
 
     def content(self) -> DatabaseContent:
         """Return what is in the database. Raises ClientFailed."""
-        found = self._json(_CONTENT)
+        found = self.document(_CONTENT)
         return DatabaseContent(
             frozenset(map(str, found["extensions"])), frozenset(map(str, found["schemas"])), list(found["objects"])
         )
 
     def role_names(self) -> frozenset[str]:
         """Return the names of all roles. Raises ClientFailed."""
-        found = self._json("SELECT json_build_object('roles', json_agg(rolname)) FROM pg_roles")
+        found = self.document("SELECT json_build_object('roles', json_agg(rolname)) FROM pg_roles")
         return frozenset(map(str, found["roles"]))
 
     def program_major(self) -> int:
@@ -150,8 +153,9 @@ class PostgreSQLClient:
 
     def restore_sql(self, objects: Path, *options: str) -> ClientProgram:
         """Return pg_restore, which prints the SQL of the listed objects."""
-        common = ("--no-owner", "--no-publications", "--no-subscriptions", "--file=-")
-        return self._program("pg_restore", f"--use-list={objects}", *common, *options)
+        # Tablespaces are directories of the source.
+        left_out = ("--no-owner", "--no-tablespaces", "--no-publications", "--no-subscriptions")
+        return self._program("pg_restore", f"--use-list={objects}", *left_out, "--file=-", *options)
 
     def script(self, *, stop: bool = True) -> ClientProgram:
         """Return psql, which runs SQL of its input.
@@ -166,7 +170,8 @@ class PostgreSQLClient:
         # The search path must not have a function of the database's users before the server's own.
         return self.script().run(f"SET search_path = pg_catalog;\n{sql};\n").splitlines()
 
-    def _json(self, sql: str) -> dict[str, Any]:
+    def document(self, sql: str) -> dict[str, Any]:
+        """Run a query with one JSON object, and return it. Raises ClientFailed."""
         return cast("dict[str, Any]", json.loads("\n".join(self.rows(sql))))
 
     def _program(self, name: str, *arguments: str) -> ClientProgram:

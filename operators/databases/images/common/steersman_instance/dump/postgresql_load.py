@@ -18,8 +18,10 @@ from typing import IO
 from ..files import replace_file
 from ..jobs import JobFailed, JobFields, JobRefused, Result, log
 from ..paths import InstancePaths
+from .import_problem import require_none
 from .postgresql_client import DatabaseContent, PostgreSQLClient, quoted
 from .postgresql_import import imported_source
+from .postgresql_problems import newer_source
 from .processes import ClientFailed, ClientProgram
 from .program import require_login
 from .replay import Recorder, followed_by
@@ -92,10 +94,7 @@ def run(job: JobFields, paths: InstancePaths) -> Result:
 def require_fitting(source: DumpSource, major: int, version: str) -> None:
     """Reject a newer source. Raises JobRefused."""
     if int(source.version.split(".")[0]) > major:
-        raise JobRefused(
-            "SourceMismatch",
-            f"{source.name} is of PostgreSQL {source.version}, and the server has {version}. Use a newer server.",
-        )
+        require_none([newer_source(source.name, source.version, version)])
 
 
 def require_empty(database: str, found: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 from ..jobs import JobFailed, JobFields, JobRefused
@@ -70,11 +71,23 @@ def source_server(job: JobFields, paths: InstancePaths) -> tuple[ServerAddress, 
     return server, require_login(login, f"{FIELD}.credentials")
 
 
+def source_client_directory(paths: InstancePaths) -> Path:
+    """Return the directory for the password of an import's account."""
+    directory = paths.run / "import"
+    directory.mkdir(exist_ok=True)
+    return directory
+
+
+def name_of(server: ServerAddress) -> str:
+    """Return the name of a source for messages."""
+    return f"Database {server.database} of {server.host}"
+
+
 def unreadable(server: ServerAddress, error: ClientFailed) -> JobFailed:
     """Return the failure of a source that cannot be read. It names the fields to check."""
     text = str(error)
     fields = next((found for marks, found in _ADVICE if any(mark in text for mark in marks)), _ALL_FIELDS)
-    message = f"Database {server.database} of {server.host} cannot be read: {text}. Check {fields} in {FIELD}."
+    message = f"{name_of(server)} cannot be read: {text}. Check {fields} in {FIELD}."
     if fields == _ALL_FIELDS or fields == "host and port":
         return JobFailed("SourceUnreachable", message)
     return JobRefused("SourceUnreachable", message)

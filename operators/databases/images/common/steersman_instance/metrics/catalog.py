@@ -50,6 +50,13 @@ class Reading(NamedTuple):
     dropped: int = 0
 
 
+class TimedSamples(NamedTuple):
+    """Samples of a metric. `at` is the monotonic time of the collection."""
+
+    at: float
+    samples: list[Sample]
+
+
 class CollectFailed(Exception):
     """The server refused or did not complete a query in time. The session remains usable."""
 

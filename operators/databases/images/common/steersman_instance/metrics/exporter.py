@@ -12,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ..paths import PATHS, InstancePaths
+from ..resource_usage.present import USAGE_FILE
 from .catalog import Collector, Metric
-from .host import AgentReport, Certificates, HostSession, Patroni, Volumes
+from .history.recorder import History
+from .history.series import mysql_series, postgresql_series
+from .history.sources import Series
+from .host import AgentReport, Certificates, HostSession, Patroni, ServerUse, Volumes
 from .schedule import RECONNECT_SECONDS, CollectorThread
 from .server import PORT, MetricsServer
 from .snapshot import OWN_METRICS, Snapshot
@@ -34,10 +38,11 @@ class Group:
 class Exporter:
     """All groups of an engine, the most important collectors first.
 
-    `up` names the collector whose fresh values mean that the server is up.
+    `up` names the collector whose fresh values mean that the server is up. `series` are those of the history.
     """
 
     groups: Sequence[Group]
+    series: Sequence[Series]
     up: Mapping[str, Metric] = field(default_factory=dict[str, Metric])
 
     def metrics(self) -> Sequence[Metric]:
@@ -59,7 +64,7 @@ class Exporter:
 def _host_group(paths: InstancePaths, more: Sequence[Collector[HostSession]]) -> Group:
     volumes = Volumes({"data": paths.volume, "wal": paths.wal_volume})
     certificates = Certificates({"server": paths.tls / "tls.crt", "peer": paths.peer / "tls.crt"})
-    return Group(connect=HostSession, collectors=(volumes, certificates, *more))
+    return Group(connect=HostSession, collectors=(volumes, certificates, ServerUse(paths.run / USAGE_FILE), *more))
 
 
 def _user_queries(connect: Callable[[], Any], queries: Sequence[Collector[Any]]) -> Sequence[Group]:
@@ -97,6 +102,7 @@ def postgresql_exporter(
                 [PostgreSQLUserQuery(one) for one in load_queries(paths.queries_file, "postgresql")],
             ),
         ),
+        series=postgresql_series(),
         up={"server": UP},
     )
 
@@ -122,6 +128,7 @@ def mysql_exporter(paths: InstancePaths, address: Any = None) -> Exporter:
                 [MySQLUserQuery(one) for one in load_queries(paths.queries_file, "mysql")],
             ),
         ),
+        series=mysql_series(),
         up={"server": UP},
     )
 
@@ -153,9 +160,11 @@ def serve(engine: str, pod: str, paths: InstancePaths, stop: threading.Event, po
     exporter = exporter_of(engine, paths)
     snapshot = exporter.snapshot(instance_labels(pod))
     exporter.start(snapshot, stop)
+    history = History(exporter.series, snapshot.readings)
+    threading.Thread(target=history.run, args=(stop,), name="metrics-history", daemon=True).start()
     while not stop.is_set():
         try:
-            server = MetricsServer(snapshot, paths.tls, port=port)
+            server = MetricsServer(snapshot, history, paths.tls, port=port)
         except OSError as error:
             sys.stderr.write(f"metrics: cannot listen on port {port}: {error}\n")
             stop.wait(RECONNECT_SECONDS)

@@ -1,18 +1,19 @@
-"""Collectors of the pod: volumes, certificates, and reports of Patroni and agent."""
+"""Collectors of the pod: volumes, certificates, and reports of its processes."""
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
-import ssl
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from cryptography import x509
 
+from ..resource_usage.present import present_use
+from . import local_request
 from .catalog import CollectFailed, Metric, Reading, Sample
 
 _VOLUME = ("volume",)
@@ -24,8 +25,6 @@ NOT_AFTER = Metric(
     "End of validity of the certificate, in seconds since 1970.",
     ("certificate",),
 )
-_PATRONI_RESPONSE_LIMIT_BYTES = 1 << 20
-_PATRONI_TIMEOUT_SECONDS = 3.0
 
 
 class HostSession:
@@ -85,6 +84,26 @@ class Certificates:
         return Reading(samples)
 
 
+CPU = Metric("steersman_server_cpu_cores", "Cores that the server's container used in the last 10 seconds.")
+MEMORY = Metric("steersman_server_memory_bytes", "Memory of the server's container that the kernel cannot reclaim.")
+
+
+@dataclass(frozen=True)
+class ServerUse:
+    """Use of CPU and memory, as the server's container reports it."""
+
+    path: Path
+    clock: Callable[[], float] = time.time
+    name: str = "server_use"
+    interval_seconds: float = 10.0
+    metrics: Sequence[Metric] = (CPU, MEMORY)
+
+    def collect(self, session: HostSession) -> Reading:
+        """See `Collector.collect`."""
+        values = zip(self.metrics, present_use(self.path, self.clock()), strict=True)
+        return Reading([Sample(metric, (), value) for metric, value in values if value is not None])
+
+
 PATRONI_LEADER = Metric("steersman_patroni_leader", "1 if this instance holds the leader lock.")
 PATRONI_RUNNING = Metric("steersman_patroni_postgresql_running", "1 if Patroni reports a running server.")
 PATRONI_PAUSED = Metric("steersman_patroni_paused", "1 if Patroni does not manage the cluster.")
@@ -109,8 +128,9 @@ class Patroni:
     def collect(self, session: HostSession) -> Reading:
         """See `Collector.collect`."""
         try:
-            reported = self._request()
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            _, body = local_request.get(self.port, "/patroni", self.authorities, self.host)
+            reported = _mapping(json.loads(body))
+        except (local_request.RequestFailed, ValueError) as error:
             raise CollectFailed(f"Patroni: {error}") from error
         values = {
             PATRONI_LEADER: reported.get("role") in _PRIMARY_ROLES,
@@ -119,21 +139,6 @@ class Patroni:
             PATRONI_FAILSAFE: reported.get("failsafe_mode_is_active") is True,
         }
         return Reading([Sample(metric, (), float(value)) for metric, value in values.items()])
-
-    def _request(self) -> Mapping[str, Any]:
-        # Inside of the pod, the address stands for the identity; the authority still has to match.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        context.load_verify_locations(self.authorities)
-        connection = http.client.HTTPSConnection(
-            self.host, self.port, timeout=_PATRONI_TIMEOUT_SECONDS, context=context
-        )
-        try:
-            connection.request("GET", "/patroni")
-            return _mapping(json.loads(connection.getresponse().read(_PATRONI_RESPONSE_LIMIT_BYTES)))
-        finally:
-            connection.close()
 
 
 ERRANT = Metric("steersman_mysql_errant", "1 if the instance has transactions that the group does not have.")

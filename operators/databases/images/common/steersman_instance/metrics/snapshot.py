@@ -11,7 +11,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.core import Metric as Family
 
-from .catalog import Collector, Metric, Reading, Sample, counter
+from .catalog import Collector, Metric, Reading, Sample, TimedSamples, counter
 
 SERIES_LIMIT = 2000
 """Most series of an instance, without those about the exporter itself."""
@@ -97,6 +97,17 @@ class Snapshot:
             family: Any = families[metric.name]
             family.add_metric((*sample.labels, *self._labels.values()), sample.value)
         yield from families.values()
+
+    def readings(self) -> Mapping[str, TimedSamples]:
+        """Return the fresh samples of each metric, by its name."""
+        with self._lock:
+            now = self._clock()
+            fresh = [(state.succeeded_at, state.reading) for state in self._states.values() if state.is_fresh(now)]
+        found: dict[str, TimedSamples] = {}
+        for at, reading in fresh:
+            for sample in reading.samples:
+                found.setdefault(sample.metric.name, TimedSamples(at or 0.0, [])).samples.append(sample)
+        return found
 
     def _samples(self, now: float) -> list[Sample]:
         kept: dict[tuple[str, tuple[str, ...]], Sample] = {}

@@ -1,38 +1,14 @@
-"""CPU use of this container, from its control group.
-
-Source: Linux, "Control Group v2", cpu.stat; "CPU Accounting Controller" of version 1.
-"""
+"""CPU use of this container in the last minute."""
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+
+from ..cgroup import used_seconds
 
 WINDOW_SECONDS = 60.0
-_ROOT = Path("/sys/fs/cgroup")
-_USAGE_USEC = re.compile(r"^usage_usec (\d+)$", re.MULTILINE)
-
-
-def used_seconds(root: Path = _ROOT) -> float | None:
-    """Return the container's CPU time since its start.
-
-    None if it is not accounted.
-    """
-    try:
-        found = _USAGE_USEC.search((root / "cpu.stat").read_text())
-        if found:
-            return int(found[1]) / 1e6
-    except OSError:
-        pass
-    for controller in ("cpuacct", "cpu,cpuacct"):
-        try:
-            return int((root / controller / "cpuacct.usage").read_text()) / 1e9
-        except (OSError, ValueError):
-            continue
-    return None
 
 
 @dataclass(slots=True)

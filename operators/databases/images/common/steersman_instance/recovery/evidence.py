@@ -57,12 +57,26 @@ class WalReader:
         stored = self._wal.history_times.get(timeline)
         return datetime.datetime.fromtimestamp(stored, datetime.UTC) if stored else None
 
-    def last_commit(self, segments: Iterator[Segment]) -> datetime.datetime | None:
-        """Return the last commit or abort time of newest-first segments."""
+    def last_commit(
+        self, segments: Iterator[Segment], until: datetime.datetime | None = None
+    ) -> datetime.datetime | None:
+        """Return the last commit or abort time of newest-first segments.
+
+        Args:
+            until: the latest time that counts.
+        """
         for segment in segments:
-            times = [_time(found[1]) for found in self._search(segment, "Transaction", _TRANSACTION, last_only=True)]
+            found = self._search(segment, "Transaction", _TRANSACTION, last_only=until is None)
+            times = [time for each in found if (time := _time(each[1])) <= (until or time)]
             if times:
                 return times[-1]
+        return None
+
+    def first_commit(self, segments: Iterator[Segment]) -> datetime.datetime | None:
+        """Return the first time in the newest segment that has any."""
+        for segment in segments:
+            if found := self._search(segment, "Transaction", _TRANSACTION):
+                return _time(found[0][1])
         return None
 
     def restore_point(self, segments: Iterator[Segment], name: str) -> int | None:

@@ -4,6 +4,7 @@ File names of binary logs differ between members, and a position means nothing o
 arithmetic on GTID sets: a chunk may follow a set of transactions that contains everything before it.
 
 The plan follows the newest session. Transactions that only an abandoned primary had are in no set that leads there.
+After a restore in place or a forced recovery the plan follows the history that was served at the target.
 """
 
 from __future__ import annotations
@@ -136,6 +137,30 @@ def plan_gtid_recovery(
     raise refusal
 
 
+def served_end(ends: Sequence[ChunkHeader], newest: ChunkHeader | None, target: GtidTarget) -> ChunkHeader | None:
+    """Return the end of the history that was served at a target.
+
+    Args:
+        ends: the last chunk of each session, by the start of the session.
+        newest: the last chunk of the newest session. It is the result, unless its history begins after the target.
+    """
+    served: ChunkHeader | None = None
+    for end in ends:
+        match target:
+            case AtTime(time):
+                was_served = _session_start(end.session) <= time
+            case BeforeGtid(gtids) | ThroughGtid(gtids):
+                was_served = end.after >= gtids
+            case Latest():
+                return newest
+        if was_served or (served is not None and end.after >= served.after):
+            served = end
+    if newest is None or served is None or newest.after >= served.after:
+        return newest
+    # A failover continues the group. Only another group gives up transactions that were served.
+    return newest if served.after.sources == newest.after.sources else served
+
+
 def chain(start: GtidSet, end: GtidSet, chunks: Sequence[ChunkHeader]) -> tuple[list[ChunkHeader], GtidSet]:
     """Return the chunks between two sets, and the set they reach.
 
@@ -179,10 +204,10 @@ def _plan_from(
     found, reached = chain(backup.gtids, end, chunks)
     used, covered = _until(target, found, backup.gtids, end)
     if used is None:
-        if end - reached:
+        if end - reached and not _is_reached(target, found):
             missing = end - reached - contents(chunks)
             last = max((chunk.last for chunk in found), default=0)
-            until = format_time(_time(last)) if last else format_time(backup.stop)
+            until = format_time(commit_time(last)) if last else format_time(backup.stop)
             raise RecoveryRefused(
                 "BinaryLogMissing",
                 f"The archive lacks {len(missing)} transactions after backup {backup.id}: {short_gtids(missing)}."
@@ -191,6 +216,11 @@ def _plan_from(
         used = _whole(target, found, backup, backups, reached)
         covered = reached
     return GtidPlan(backup=backup, chunks=used, target=target, reached=covered, history=end)
+
+
+def _is_reached(target: GtidTarget, found: Sequence[ChunkHeader]) -> bool:
+    """Return True if the target is the last commit before a gap. The refusal of a later time names it."""
+    return isinstance(target, AtTime) and target.time <= commit_time(max((chunk.last for chunk in found), default=0))
 
 
 def contents(chunks: Sequence[ChunkHeader]) -> GtidSet:
@@ -234,7 +264,7 @@ def _whole(
     reached: GtidSet,
 ) -> list[ChunkHeader]:
     """Return all chunks where the target is the end of the archive. Raises RecoveryRefused."""
-    last = _time(max((chunk.last for chunk in found), default=0))
+    last = commit_time(max((chunk.last for chunk in found), default=0))
     match target:
         case Latest():
             return list(found)
@@ -293,5 +323,14 @@ def _microseconds(time: datetime.datetime) -> int:
     return (time - epoch) // datetime.timedelta(microseconds=1)
 
 
-def _time(microseconds: int) -> datetime.datetime:
+def commit_time(microseconds: int) -> datetime.datetime:
+    """Return the time of a commit in microseconds since 1970."""
     return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=microseconds)
+
+
+def _session_start(session: str) -> datetime.datetime:
+    """Return the time in a session's name. Without one it counts as old."""
+    try:
+        return datetime.datetime.strptime(session[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=datetime.UTC)
+    except ValueError:
+        return datetime.datetime.min.replace(tzinfo=datetime.UTC)

@@ -22,7 +22,7 @@ from ..binlog.relay_logs import BATCH_BYTES, RelayLogBatch, RelayLogWriter
 from ..binlog.stream import LocalServer, ServerUnavailable
 from ..gtids import GtidSet
 from ..mysqld import MysqldFailed, MysqldProgram, running_server
-from .gtid_plan import GtidPlan, GtidTarget, complete, plan_gtid_recovery
+from .gtid_plan import GtidPlan, GtidTarget, complete, plan_gtid_recovery, served_end
 from .plan import RecoveryRefused
 from .target import Latest, format_time
 
@@ -98,12 +98,16 @@ def plan(archive: MysqlArchive, target: GtidTarget, version: str, backup_id: str
     planned = [backup.planned() for backup in usable]
     oldest = min(planned, key=lambda backup: len(backup.gtids), default=None)
     chunks: list[ChunkHeader] = []
+    ends: list[ChunkHeader] = []
     for session in archive.chunks.sessions():
         runs = archive.chunks.runs(session)
         if not runs or (oldest is not None and oldest.gtids >= archive.chunks.header(session, runs[-1].last).after):
             continue
-        chunks += complete(archive.chunks.headers(session))
-    return plan_gtid_recovery(planned, chunks, archive.chunks.newest(), target, backup_id=backup_id)
+        headers = archive.chunks.headers(session)
+        chunks += complete(headers)
+        ends += headers[-1:]
+    end = served_end(ends, archive.chunks.newest(), target)
+    return plan_gtid_recovery(planned, chunks, end, target, backup_id=backup_id)
 
 
 def recover(
@@ -137,7 +141,7 @@ def recover(
     relay = data.with_name(f"{data.name}.relay")
     writer = RelayLogWriter(relay, backup.gtids, chosen.target, history=chosen.history)
     try:
-        executed = _replay(writer, _contents(archive, chosen.chunks), program, data, run)
+        executed = _replay(writer, chunk_contents(archive, chosen.chunks), program, data, run)
     except BinaryLogDamaged as error:
         raise ArchiveError("ArchiveDamaged", f"A binary log chunk is damaged: {error}.") from error
     except (MysqldFailed, ServerUnavailable) as error:
@@ -218,8 +222,8 @@ def _executed(program: MysqldProgram, data: Path, run: Path) -> GtidSet:
         return server.state().executed
 
 
-def _contents(archive: MysqlArchive, headers: Sequence[ChunkHeader]) -> Iterator[Chunk]:
-    """Read chunks in order, with those of their first transaction."""
+def chunk_contents(archive: MysqlArchive, headers: Sequence[ChunkHeader]) -> Iterator[Chunk]:
+    """Yield chunks in order, with those of their first transaction. Raises ArchiveError."""
     names: list[tuple[str, int]] = []
     seen: set[tuple[str, int]] = set()
     for header in headers:

@@ -105,6 +105,13 @@ def plan_recovery(
     return _Planner(archive, evidence, backup_id).plan(target, timeline)
 
 
+def segments_of(archive: Archive, plan: RecoveryPlan) -> Sequence[Segment]:
+    """Return the gapless WAL of a plan, newest segment first."""
+    lineage = archive.timelines.lineage(plan.timeline)
+    first = archive.size.number(plan.backup.start_lsn)
+    return list(_newest_first(lineage.walk(archive.segments, archive.size, plan.backup.timeline, first)))
+
+
 class _Planner:
     def __init__(self, archive: Archive, evidence: WalEvidence, backup_id: str | None) -> None:
         self._archive = archive

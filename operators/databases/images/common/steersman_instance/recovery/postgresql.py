@@ -46,13 +46,21 @@ _SOURCE_SETTING = re.compile(
     r"|primary_conninfo|primary_slot_name|promote_trigger_file|hot_standby)\s*[= ]",
     re.IGNORECASE,
 )
+# Patroni may have written an invalid value before the first standby was known, with which no server starts.
+_SYNCHRONOUS_STANDBYS = re.compile(r"\s*synchronous_standby_names\s*[= ]", re.IGNORECASE)
 # Of the source's server, or of the server that replayed.
+RESERVED = "# reserved: elsewhere a timeline of this number may have been begun\n"
+"""Content of a history file without ancestors. `steersman-postgres` recognizes it by its first character."""
 _LEFTOVERS = ("postmaster.opts", "postmaster.pid", "backup_label.old", "tablespace_map.old", "standby.signal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryJob:
-    """The fields of job.json."""
+    """The fields of job.json.
+
+    Args:
+        new_timeline: number of the timeline that a recovery in place begins. None lets PostgreSQL choose.
+    """
 
     version: str
     cluster_uid: str
@@ -61,6 +69,7 @@ class RecoveryJob:
     backup_id: str | None
     timeline: int | None
     processes: int
+    new_timeline: int | None = None
 
     @classmethod
     def parse(cls, job: JobFields) -> RecoveryJob:
@@ -80,6 +89,7 @@ class RecoveryJob:
             backup_id=job.text("backup_id") if job.fields.get("backup_id") else None,
             timeline=job.number("timeline", 1, 2**32 - 1) if job.fields.get("timeline") else None,
             processes=job.number("processes", 1, 64, 1),
+            new_timeline=job.number("new_timeline", 2, 2**32 - 1) if job.fields.get("new_timeline") else None,
         )
 
     def digest(self, source: Store) -> str:
@@ -144,8 +154,12 @@ class PostgreSQLRecovery:
     def run(self) -> Result:
         """Do what an earlier run has not done. Return the result."""
         plan = self.restore()
+        self._reserve_timelines(plan)
         reached = self.replay(plan)
-        self._push_history(reached["timeline"])
+        if self._job.new_timeline is None:
+            self._push_history(reached["timeline"])
+        elif reached["timeline"] < self._job.new_timeline:
+            raise JobFailed("RecoveryFailed", f"Timeline {reached['timeline']} is used already.")
         self._clean()
         recovery: Result = {
             "path": self._repository.store.path,
@@ -189,7 +203,7 @@ class PostgreSQLRecovery:
         """Choose backup, timeline and target. Nothing is written yet."""
         self._repository.check_ownership()
         catalog = self._repository.catalog()
-        database = _database(catalog, self._job, self._repository.store)
+        database = database_of(catalog, self._job, self._repository.store)
         backups = catalog.backups.get(database.id, ())
         wal = self._repository.wal(database, backups)
         self.fetch.expect(wal.files.values())
@@ -276,6 +290,18 @@ class PostgreSQLRecovery:
             "recoveredTo": format_time(last) if last else None,
         }
 
+    def _reserve_timelines(self, plan: Mapping[str, Any]) -> None:
+        """Let the promotion begin the timeline of the job.
+
+        The archive continues: none of its numbers may be given twice. PostgreSQL skips numbers with a history file,
+        and the archive's own files come before these. The instance that starts with the new timeline stores its
+        history file, since an archive must not have a timeline that never served.
+        """
+        for number in range(2, self._job.new_timeline or 0):
+            file = self._staging.data / "pg_wal" / f"{number:08X}.history"
+            if number != plan["timeline"] and not file.exists():
+                file.write_text(RESERVED)
+
     def _settings(self, plan: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the settings of replay. A repeated run gives the same, also after the promotion."""
         command = shlex.join(
@@ -333,17 +359,25 @@ class PostgreSQLRecovery:
     def _clean_settings(self) -> None:
         """Remove recovery and archiving from ``postgresql.auto.conf``.
 
-        Copies of the data would inherit them.
+        Copies of the data would inherit them. Synchronous standbys are those of the source.
         """
-        file = self._staging.data / "postgresql.auto.conf"
-        lines = file.read_text(errors="surrogateescape").splitlines(keepends=True) if file.exists() else []
-        kept = [line for line in lines if not _SOURCE_SETTING.match(line) and "by pgBackRest" not in line]
-        if kept != lines:
-            file.write_text("".join(kept), errors="surrogateescape")
-            fsync(file)
+        data = self._staging.data
+        _remove_lines(
+            data / "postgresql.auto.conf",
+            lambda line: bool(_SOURCE_SETTING.match(line)) or "by pgBackRest" in line,
+        )
+        _remove_lines(data / "postgresql.conf", lambda line: bool(_SYNCHRONOUS_STANDBYS.match(line)))
 
 
-def _database(catalog: Catalog, job: RecoveryJob, source: Store) -> ArchivedDatabase:
+def _remove_lines(file: Path, unwanted: Callable[[str], bool]) -> None:
+    lines = file.read_text(errors="surrogateescape").splitlines(keepends=True) if file.exists() else []
+    kept = [line for line in lines if not unwanted(line)]
+    if kept != lines:
+        file.write_text("".join(kept), errors="surrogateescape")
+        fsync(file)
+
+
+def database_of(catalog: Catalog, job: RecoveryJob, source: Store) -> ArchivedDatabase:
     """Return the archived database to recover.
 
     It is that of the pinned backup, or the newest of the image's major version.

@@ -13,13 +13,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steersman_pod.api_client import ApiClient, ApiRequest, ApiUnavailable
+from steersman_pod.api_client import ApiUnavailable
 
 from ..paths import PATHS, InstancePaths
+from ..pod_annotation import PodAnnotation
 from .fill_meter import FillMeter
 from .wal_retention import WalRetention
 
@@ -31,7 +32,7 @@ REPEAT_SECONDS = 300.0
 Another client may have removed the annotation.
 """
 RETENTION_PERCENT = 50
-"""Use of the WAL volume from which on the cause is inspected."""
+"""Use of the volume from which on retained WAL is inspected."""
 
 Report = dict[str, dict[str, Any]]
 
@@ -55,7 +56,7 @@ class VolumeReporter:
     Args:
         volumes: mount points by name.
         write: stores the annotation; raises ApiUnavailable.
-        retention: cause of a full WAL volume. None if the engine has no such volume.
+        retention: cause of retained WAL. None if the engine has no WAL.
         space: size and available bytes of a mount point.
         clock: monotonic time in seconds.
     """
@@ -80,6 +81,8 @@ class VolumeReporter:
 
     def _measure(self, now: float) -> Report:
         report: Report = {}
+        # Without a volume of its own, WAL is on the other one.
+        wal_volume = "data" if "wal" not in self.volumes or self.space(self.volumes["wal"]) is None else "wal"
         for name, path in self.volumes.items():
             if (found := self.space(path)) is None or not found[0]:
                 continue
@@ -91,18 +94,23 @@ class VolumeReporter:
                 "available": available,
                 "fillRate": _rounded(meter.fill_rate(available)),
                 "dailyGrowth": _rounded(meter.daily_growth()),
-                **(self._retainer(size, available) if name == "wal" else {}),
+                **(self._retainer(size, available) if name == wal_volume else {}),
             }
             report[name] = {key: value for key, value in values.items() if value is not None}
         return report
 
-    def _retainer(self, size: int, available: int) -> Mapping[str, str]:
+    def _retainer(self, size: int, available: int) -> Mapping[str, Any]:
         if self.retention is None:
             return {}
         used = size - available
         self.retention.needed = used * 100 >= size * RETENTION_PERCENT
-        retainer = self.retention.largest(used) if self.retention.needed else None
-        return {} if retainer is None else {"retainedBy": retainer.name, "retained": retainer.amount}
+        if not self.retention.needed:
+            return {}
+        retainer, slot = self.retention.largest(used), self.retention.inactive_slot(used)
+        return {
+            **({} if retainer is None else {"retainedBy": retainer.name, "retained": retainer.amount}),
+            **({} if slot is None else {"inactiveSlot": asdict(slot)}),
+        }
 
 
 def has_changed(previous: Report, report: Report) -> bool:
@@ -115,6 +123,9 @@ def has_changed(previous: Report, report: Report) -> bool:
 def _volume_changed(previous: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     if any(previous.get(key) != values.get(key) for key in ("size", "retainedBy")):
         return True
+    known, slot = previous.get("inactiveSlot", {}), values.get("inactiveSlot", {})
+    if any(known.get(key) != slot.get(key) for key in ("name", "since")):
+        return True
     if abs(previous["available"] - values["available"]) * 100 >= values["size"]:
         return True
     before, rate = previous.get("fillRate", 0.0), values.get("fillRate", 0.0)
@@ -124,21 +135,6 @@ def _volume_changed(previous: Mapping[str, Any], values: Mapping[str, Any]) -> b
 def _rounded(value: float | None) -> float | None:
     """Return the value with two digits, so that it rarely changes."""
     return None if value is None else float(f"{value:.1e}")
-
-
-class PodAnnotation:
-    """The annotation of this pod. A later pod of the same name is left alone."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._api, self._uid = ApiClient("steersman-agent"), environment["POD_UID"]
-        self._path = f"/api/v1/namespaces/{environment['POD_NAMESPACE']}/pods/{environment['POD_NAME']}"
-
-    def write(self, value: str) -> None:
-        """Write the annotation. Raises ApiUnavailable."""
-        metadata = {"uid": self._uid, "annotations": {ANNOTATION: value}}
-        response = self._api.send(ApiRequest(self._path, {"metadata": metadata}))
-        if response.status >= 300:
-            raise ApiUnavailable(f"{self._path}: {response.error_message}")
 
 
 def postgresql_retention(paths: InstancePaths) -> WalRetention:
@@ -157,11 +153,11 @@ def main(arguments: Sequence[str]) -> int:
     stop = threading.Event()
     for one in (signal.SIGTERM, signal.SIGINT):
         signal.signal(one, lambda _signal, _frame: stop.set())
-    retention = postgresql_retention(PATHS) if arguments[0] == "postgresql" and PATHS.wal_volume.exists() else None
+    retention = postgresql_retention(PATHS) if arguments[0] == "postgresql" else None
     if retention is not None:
         threading.Thread(target=retention.run, args=(stop,), name="wal-retention", daemon=True).start()
     volumes = {"data": PATHS.volume, "wal": PATHS.wal_volume}
-    reporter = VolumeReporter(volumes=volumes, write=PodAnnotation(os.environ).write, retention=retention)
+    reporter = VolumeReporter(volumes=volumes, write=PodAnnotation(ANNOTATION, os.environ).write, retention=retention)
     failed = ""
     while not stop.wait(INTERVAL_SECONDS):
         try:

@@ -4,6 +4,8 @@ Owners of the annotations:
 
 - The operator on the ConfigMap: `name` (the group's UUID), `instances` (numbers of all instances that have data or
   will), `parameters`, `switchover`, `consent`. The primary removes `switchover` after it has handled it.
+- The operator on the ConfigMap while no member runs, after a restore in place: `group` with the next epoch alone, and
+  another `name`, so that the restored instance founds another group.
 - The members on the ConfigMap: `group`, written with its version as precondition. The primary also corrects a wrong
   `name`, because the ConfigMap may have been recreated during the life of the group. A founder by consent sets a
   new name.

@@ -168,6 +168,10 @@ class LocalServer:
         """Set a system variable over the kept connection, from its thread."""
         _set_global(self._kept_runner(), name, value)
 
+    def kept_rows(self, statement: str) -> Sequence[Sequence[Any]]:
+        """Run a statement over the kept connection, from its thread. Raises ServerQueryFailed."""
+        return self._kept_runner()(statement)
+
     def value_of(self, name: str) -> str:
         """Return the global value of a system variable, over the kept connection."""
         return self.values_of([name]).get(name, "")

@@ -76,10 +76,14 @@ class ParameterSync:
         # Without a message if the server is still busy, or another value limits this one. It is tried again.
         self.unchangeable = {name: tried[name] or f"it is {given.get(name)}" for name in others if name not in taken}
         if taken and self._checked_at is not None:
-            self.restored = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "parameters": taken}
+            self.record_restored(taken)
         self._effective = {**shown, **{name: self._effective[name] for name in others}}
         self._checked_at = time.monotonic()
         return taken
+
+    def record_restored(self, names: Sequence[str]) -> None:
+        """Record that variables were reset now."""
+        self.restored = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "parameters": names}
 
     def _restore(self, name: str) -> str:
         """Reset a variable, and return the server's error message or ""."""

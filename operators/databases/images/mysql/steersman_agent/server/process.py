@@ -16,8 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from steersman_pod.crash_log import CrashLog
+
 from ..group import group_status
 from ..group.group_status import LocalServer, ServerQueryFailed
+from .system_accounts import write_init_file
 
 
 class ServerFailed(Exception):
@@ -35,6 +38,7 @@ class ServerPaths:
     accounts: Path = Path("/etc/steersman/mysql/accounts.sql")
     slices: Path = Path("/etc/steersman/mysql/endpoint-slices")
     defaults: Path = Path("/usr/local/share/steersman/mysql.cnf")
+    time_zones: Path = Path("/usr/local/share/steersman/time-zones.sql")
     program: Sequence[str] = ("mysqld",)
     listen: str = "*"
     host: str = "127.0.0.1"
@@ -68,6 +72,11 @@ class ServerPaths:
         return self.run / "member.json"
 
     @property
+    def slow_log(self) -> Path:
+        """Slow query log, in memory."""
+        return self.run / "slow.log"
+
+    @property
     def probe_file(self) -> Path:
         """Readiness for the kubelet's probes."""
         return self.run / "member"
@@ -86,12 +95,14 @@ The server may end after these, or hang: 9.7.4 hangs if it meets them during rec
 
 
 class MySQLServer:
-    """A mysqld process with its data. `local` queries it."""
+    """A mysqld process with its data. `local` queries it. `crashes` has the times at which it ended by itself."""
 
     def __init__(self, paths: ServerPaths) -> None:
         self.paths = paths
         self.local = LocalServer(str(paths.socket))
+        self.crashes = CrashLog(paths.run / "crashes.json")
         self._process: subprocess.Popen[bytes] | None = None
+        self._stopped: subprocess.Popen[bytes] | None = None
         self._initialising: subprocess.Popen[bytes] | None = None
         self.last_error, self.data_unreadable = "", False
 
@@ -139,7 +150,9 @@ class MySQLServer:
 
     def initialise(self) -> None:
         """Create data that contain only the members' accounts. Raises ServerFailed."""
-        self._initialise_into(self._unfinished)
+        # An image without this file has no named time zones. Replicas copy the tables of the first member.
+        named = self.paths.time_zones.read_text() if self.paths.time_zones.exists() else ""
+        self._initialise_into(self._unfinished, f"USE mysql;\n{named}" if named else "")
         self._publish_data()
 
     def image_parameters(self) -> Mapping[str, str]:
@@ -162,10 +175,15 @@ class MySQLServer:
         return {name: message for name, message in each.items() if message}
 
     def start(self, options: Mapping[str, str], parameters: Mapping[str, str]) -> None:
-        """Start the server. The member's own options override declared parameters."""
+        """Start the server. The member's own options override declared parameters.
+
+        It has its accounts before it accepts connections, whatever happened to them.
+        """
         for left in (self.paths.temporary, self._former):
             shutil.rmtree(left, ignore_errors=True)
-        file = self._write_defaults(options, parameters, "member")
+        init_file = self.paths.run / "accounts.sql"
+        write_init_file(init_file, self.paths.accounts)
+        file = self._write_defaults({**options, "init_file": str(init_file)}, parameters, "member")
         # A restarted container finds the socket of its predecessor, which must not be taken for the new server's.
         self.paths.socket.unlink(missing_ok=True)
         self.last_error, self.data_unreadable = "", False
@@ -173,9 +191,9 @@ class MySQLServer:
         threading.Thread(target=self._forward_output, args=(self._process,), daemon=True).start()
 
     def _forward_output(self, process: subprocess.Popen[bytes]) -> None:
-        """Forward the output to the container's log.
+        """Forward the output to the container's log until the server ends.
 
-        It keeps the last error, and records unreadable data.
+        It keeps the last error, and records unreadable data and a crash.
         """
         assert process.stderr is not None
         for line in process.stderr:
@@ -186,10 +204,13 @@ class MySQLServer:
             if message and not message.endswith("Aborting"):
                 self.data_unreadable |= message.startswith(_UNREADABLE)
                 self.last_error = message
+        if process.wait() != 0 and process is not self._stopped:
+            self.crashes.record_crash()
 
     def stop(self, seconds: float = 45) -> None:
         """Stop the server, and kill it after the timeout."""
         if self._process is not None:
+            self._stopped = self._process
             _stop_process(self._process, seconds)
 
     def abort_initialisation(self) -> None:
@@ -237,7 +258,7 @@ class MySQLServer:
     def _former(self) -> Path:
         return self.paths.volume / "mysql.former"
 
-    def _initialise_into(self, data: Path) -> None:
+    def _initialise_into(self, data: Path, statements: str = "") -> None:
         shutil.rmtree(data, ignore_errors=True)
         setup = self.paths.run / "setup.sql"
         setup.write_text(
@@ -246,6 +267,7 @@ class MySQLServer:
             "INSTALL PLUGIN auth_socket SONAME 'auth_socket.so';\n"
             f"ALTER USER root@localhost IDENTIFIED WITH auth_socket AS '{pwd.getpwuid(os.getuid()).pw_name}';\n"
             + self.paths.accounts.read_text()
+            + statements
         )
         # The suppressed warning is about root's empty password, which the SQL then replaces.
         options = ["--log-error-suppression-list=MY-010453", "--initialize-insecure", f"--init-file={setup}"]
@@ -355,6 +377,7 @@ def options(paths: ServerPaths, group: str) -> dict[str, str]:
         "report_port": str(paths.port),
         "server_id": str(paths.instance + 1),
         "mysqlx": "OFF",
+        "slow_query_log_file": str(paths.slow_log),
         "skip_name_resolve": "ON",
         "gtid_mode": "ON",
         "enforce_gtid_consistency": "ON",

@@ -37,8 +37,21 @@ _STATUS: Mapping[str, Metric] = {
         f"{_P}_buffer_pool_read_requests_total", "Pages read from the buffer pool."
     ),
     "Innodb_buffer_pool_reads": counter(f"{_P}_buffer_pool_reads_total", "Pages read from files."),
+    "Table_open_cache_hits": counter(f"{_P}_table_cache_hits_total", "Lookups of open tables that found one."),
+    "Table_open_cache_misses": counter(f"{_P}_table_cache_misses_total", "Lookups of open tables that found none."),
+    "Table_open_cache_overflows": counter(
+        f"{_P}_table_cache_overflows_total", "Tables that were closed because too many were open."
+    ),
+    "Binlog_cache_use": counter(f"{_P}_binlog_cache_uses_total", "Transactions that used the binary log cache."),
+    "Binlog_cache_disk_use": counter(
+        f"{_P}_binlog_cache_disk_uses_total", "Transactions that exceeded the binary log cache."
+    ),
     "Innodb_row_lock_current_waits": Metric(f"{_P}_row_lock_waits", "Transactions that wait for a row lock."),
     "Innodb_row_lock_waits": counter(f"{_P}_row_lock_waits_total", "Waits for row locks."),
+    "Innodb_rows_read": counter(f"{_P}_rows_read_total", "Rows that were read."),
+    "Innodb_rows_inserted": counter(f"{_P}_rows_inserted_total", "Rows that were inserted."),
+    "Innodb_rows_updated": counter(f"{_P}_rows_updated_total", "Rows that were updated."),
+    "Innodb_rows_deleted": counter(f"{_P}_rows_deleted_total", "Rows that were deleted."),
     "Innodb_os_log_written": counter(f"{_P}_redo_log_bytes_total", "Bytes written to the redo log."),
     "Innodb_data_read": counter(f"{_P}_data_read_bytes_total", "Bytes read from files."),
     "Innodb_data_written": counter(f"{_P}_data_written_bytes_total", "Bytes written to files."),
@@ -46,6 +59,9 @@ _STATUS: Mapping[str, Metric] = {
 _VARIABLES: Mapping[str, Metric] = {
     "max_connections": Metric(f"{_P}_max_connections", "Variable max_connections."),
     "innodb_buffer_pool_size": Metric(f"{_P}_buffer_pool_size_bytes", "Variable innodb_buffer_pool_size."),
+    "table_open_cache": Metric(f"{_P}_table_open_cache", "Variable table_open_cache."),
+    "open_files_limit": Metric(f"{_P}_open_files_limit", "Variable open_files_limit."),
+    "binlog_cache_size": Metric(f"{_P}_binlog_cache_size_bytes", "Variable binlog_cache_size."),
     "super_read_only": Metric(f"{_P}_super_read_only", "1 if the server refuses all writes of clients."),
     "offline_mode": Metric(f"{_P}_offline_mode", "1 if the server refuses clients."),
 }
@@ -114,7 +130,9 @@ TRANSACTIONS = Query(
     interval_seconds=10,
     sql="""
         SELECT COALESCE(MAX(TIMESTAMPDIFF(SECOND, trx_started, NOW())), 0) AS longest,
-            COALESCE(MAX(TIMESTAMPDIFF(SECOND, trx_wait_started, NOW())), 0) AS longest_wait, COUNT(*) AS running
+            COALESCE(MAX(TIMESTAMPDIFF(SECOND, trx_wait_started, NOW())), 0) AS longest_wait, COUNT(*) AS running,
+            COALESCE(SUM(trx_mysql_thread_id IN
+                (SELECT ID FROM performance_schema.processlist WHERE COMMAND = 'Sleep')), 0) AS idle
         FROM information_schema.INNODB_TRX
     """,
     values={
@@ -123,6 +141,7 @@ TRANSACTIONS = Query(
             f"{_P}_longest_lock_wait_seconds", "Longest time that a transaction waits for a lock."
         ),
         "running": Metric(f"{_P}_transactions", "Running transactions."),
+        "idle": Metric(f"{_P}_sessions_idle_in_transaction", "Sessions that are idle in a transaction."),
     },
 )
 

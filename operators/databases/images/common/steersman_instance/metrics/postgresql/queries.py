@@ -60,7 +60,8 @@ ACTIVITY = Query(
             count(*) FILTER (WHERE wait_event_type = 'Lock') AS waiting,
             (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - waitstart)), 0) FROM pg_locks
                 WHERE NOT granted) AS longest_wait,
-            count(*) FILTER (WHERE backend_type = 'autovacuum worker') AS autovacuum
+            count(*) FILTER (WHERE backend_type = 'autovacuum worker') AS autovacuum,
+            count(*) FILTER (WHERE backend_type = 'autovacuum worker' AND wait_event = 'VacuumDelay') AS delayed
         FROM pg_stat_activity WHERE pid <> pg_backend_pid()
     """,
     values={
@@ -72,6 +73,7 @@ ACTIVITY = Query(
         "waiting": Metric(f"{_P}_sessions_waiting_for_lock", "Sessions that wait for a lock."),
         "longest_wait": Metric(f"{_P}_longest_lock_wait_seconds", "Longest time that a session waits for a lock."),
         "autovacuum": Metric(f"{_P}_autovacuum_workers", "Running autovacuum workers."),
+        "delayed": Metric(f"{_P}_autovacuum_workers_delayed", "Autovacuum workers that pause at the cost limit."),
     },
 )
 
@@ -206,12 +208,57 @@ CHECKPOINTS_15 = Query(
     values=_CHECKPOINTS,
 )
 
+_WRITES = {
+    "halts": counter(f"{_P}_bgwriter_halts_total", "Rounds that the background writer ended at its limit."),
+    "cleaned": counter(f"{_P}_bgwriter_written_blocks_total", "Blocks written by the background writer."),
+    "by_sessions": counter(f"{_P}_session_written_blocks_total", "Blocks that sessions of clients wrote themselves."),
+}
+WRITES_17 = Query(
+    name="writes",
+    sql="""
+        SELECT maxwritten_clean AS halts, buffers_clean AS cleaned, (SELECT sum(writes) FROM pg_stat_io
+            WHERE backend_type = 'client backend' AND object = 'relation' AND context = 'normal') AS by_sessions
+        FROM pg_stat_bgwriter
+    """,
+    values=_WRITES,
+)
+# buffers_backend also counts blocks that extend a file.
+WRITES_15 = Query(
+    name="writes",
+    sql="""
+        SELECT maxwritten_clean AS halts, buffers_clean AS cleaned, buffers_backend AS by_sessions
+        FROM pg_stat_bgwriter
+    """,
+    values=_WRITES,
+)
+
+SETTINGS = Query(
+    name="settings",
+    interval_seconds=30,
+    sql="""
+        SELECT name AS parameter, CASE
+            WHEN name = 'autovacuum_vacuum_cost_limit' AND setting = '-1'
+                THEN current_setting('vacuum_cost_limit')::numeric
+            ELSE setting::numeric
+                * CASE unit WHEN '8kB' THEN 8192 WHEN 'kB' THEN 1024 WHEN 'MB' THEN 1048576 ELSE 1 END
+            END AS value
+        FROM pg_settings WHERE name IN ('max_wal_size', 'work_mem', 'shared_buffers',
+            'autovacuum_vacuum_cost_limit', 'bgwriter_lru_maxpages') ORDER BY name
+    """,
+    values={
+        "value": Metric(
+            f"{_P}_parameter", "Value of a parameter with recommendations. Sizes are in bytes.", ("parameter",)
+        )
+    },
+)
+
 _DATABASE = ("database",)
 DATABASES = Query(
     name="databases",
     sql="""
         SELECT datname AS database, numbackends, xact_commit, xact_rollback, blks_read, blks_hit, deadlocks,
-            temp_bytes, conflicts, coalesce(checksum_failures, 0) AS checksum_failures
+            temp_files, temp_bytes, conflicts, coalesce(checksum_failures, 0) AS checksum_failures,
+            tup_returned AS rows_read, tup_inserted + tup_updated + tup_deleted AS rows_written
         FROM pg_stat_database WHERE datname IS NOT NULL AND datname NOT IN ('template0', 'template1')
         ORDER BY xact_commit DESC, 1
     """,
@@ -222,12 +269,17 @@ DATABASES = Query(
         "blks_read": counter(f"{_P}_database_blocks_read_total", "Blocks read from files.", _DATABASE),
         "blks_hit": counter(f"{_P}_database_blocks_hit_total", "Blocks found in shared buffers.", _DATABASE),
         "deadlocks": counter(f"{_P}_database_deadlocks_total", "Detected deadlocks.", _DATABASE),
+        "temp_files": counter(f"{_P}_database_temporary_files_total", "Temporary files.", _DATABASE),
         "temp_bytes": counter(f"{_P}_database_temporary_bytes_total", "Bytes in temporary files.", _DATABASE),
         "conflicts": counter(
             f"{_P}_database_conflicts_total", "Queries that were cancelled by conflicts with recovery.", _DATABASE
         ),
         "checksum_failures": counter(
             f"{_P}_database_checksum_failures_total", "Data pages with a wrong checksum.", _DATABASE
+        ),
+        "rows_read": counter(f"{_P}_database_rows_read_total", "Rows and index entries that scans read.", _DATABASE),
+        "rows_written": counter(
+            f"{_P}_database_rows_written_total", "Rows that were inserted, updated or deleted.", _DATABASE
         ),
     },
 )
@@ -250,8 +302,9 @@ def server_queries(server_version: int) -> Sequence[Query]:
 
     A version is a number such as 170005.
     """
-    checkpoints = CHECKPOINTS_17 if server_version >= 170000 else CHECKPOINTS_15
+    is_17 = server_version >= 170000
+    checkpoints, writes = (CHECKPOINTS_17, WRITES_17) if is_17 else (CHECKPOINTS_15, WRITES_15)
     return (
         *(SERVER, ACTIVITY, SESSIONS_BY_STATE, REPLICAS, RECEIVER, SLOTS, WAL, ARCHIVER),
-        *(TRANSACTION_IDS, XMIN_HOLDERS, checkpoints, DATABASES),
+        *(TRANSACTION_IDS, XMIN_HOLDERS, checkpoints, writes, SETTINGS, DATABASES),
     )

@@ -25,6 +25,8 @@ _GRACE_SECONDS = 3.0  # that the server has to end a query itself
 _OPTIONS = {
     "lock_timeout": "100ms",
     "default_transaction_read_only": "on",
+    # A standby refuses each transaction with the level serializable.
+    "default_transaction_isolation": r"read\ committed",
     "idle_session_timeout": "0",
     "jit": "off",
     "log_min_duration_statement": "-1",

@@ -1,0 +1,1 @@
+"""Load of an instance in the last hour and day."""

@@ -1,0 +1,1 @@
+"""Report of the use of CPU, memory and disk."""

@@ -1,0 +1,1 @@
+"""Writes of a primary's pod to its own server."""
