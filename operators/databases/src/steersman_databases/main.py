@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,12 +12,16 @@ import typer
 from steersman.client.config_loader import SERVICE_ACCOUNT_DIRECTORY
 from steersman.manager import Manager
 from steersman.manager.flags import ManagerFlags, with_manager_flags
+from steersman.observability.logging import get_logger
 from steersman.webhook import WebhookServerOptions
-from steersman_databases.api.automation import AutomationMode
+from steersman_databases.api.autopilot.automation import AutomationMode
 from steersman_databases.engines.cluster_engine import CLUSTER_DOMAIN
+from steersman_databases.engines.connection.networks import Network, parse_networks
 from steersman_databases.engines.registry import sql_engine_named
 from steersman_databases.setup import setup as setup_controllers
 from steersman_databases.webhooks import setup_webhooks
+
+log = get_logger("databases")
 
 NAME = "steersman-databases"
 """The operator's: its roles, its Lease, the manager of its fields."""
@@ -39,6 +44,7 @@ def setup(
     operator_namespace: str = "",
     minor_upgrades_at_once: int = 1,
     automation: AutomationMode = "Automatic",
+    server_networks: tuple[Network, ...] = (),
 ) -> None:
     """Set up the operator's controllers and webhooks.
 
@@ -48,6 +54,7 @@ def setup(
         operator_namespace: namespace of this process, "" if unknown.
         minor_upgrades_at_once: clusters in a minor upgrade, or not Ready after it, at the same time.
         automation: most that automatic functions, such as storage autogrow, may do.
+        server_networks: networks that the servers of `serverRef` must be in. Empty permits all.
     """
     setup_controllers(
         manager,
@@ -56,8 +63,11 @@ def setup(
         operator_namespace=operator_namespace,
         minor_upgrades_at_once=minor_upgrades_at_once,
         automation=automation,
+        server_networks=server_networks,
     )
     setup_webhooks(manager, sql_engine_named)
+    if not manager.options.serve_webhooks:
+        log.warning("webhooks are disabled: the rights of users to what objects declare are not checked")
 
 
 @app.command()
@@ -87,6 +97,13 @@ def run(
         AutomationMode,
         typer.Option(help="Most that automatic functions, such as storage autogrow, may do in any cluster."),
     ] = "Automatic",
+    server_networks: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="CIDRs of the servers that serverRef may name, as a comma-separated list or a repeated flag. "
+            "Defaults to all except loopback, link-local and the API server."
+        ),
+    ] = None,
 ) -> None:
     """Run the Steersman database operator until SIGTERM.
 
@@ -103,8 +120,16 @@ def run(
         operator_namespace=own_namespace(NAMESPACE),
         minor_upgrades_at_once=minor_upgrades_at_once,
         automation=automation,
+        server_networks=_networks(server_networks or ()),
     )
     flags.run(options, name=NAME, webhooks=WEBHOOKS if webhooks else None)
+
+
+def _networks(values: Sequence[str]) -> tuple[Network, ...]:
+    try:
+        return parse_networks(values)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="'--server-networks'") from None
 
 
 def searched_domain(resolver: Path) -> str:

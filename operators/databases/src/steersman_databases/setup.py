@@ -10,9 +10,9 @@ from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret,
 from steersman.cache import InformerOptions
 from steersman.manager import Manager
 from steersman.meta import metadata_only
-from steersman_databases.api.automation import AutomationMode
+from steersman_databases.api.autopilot.automation import AutomationMode
 from steersman_databases.cluster.controller import ClusterReconciler
-from steersman_databases.cluster.engine_parts import EngineParts
+from steersman_databases.cluster.parts.engine_parts import EngineParts
 from steersman_databases.cluster.setup import (
     DEPENDENT_KINDS,
     EngineFactory,
@@ -22,9 +22,10 @@ from steersman_databases.cluster.setup import (
 )
 from steersman_databases.cluster.status.mysql import MySQLAdapter
 from steersman_databases.cluster.status.postgresql import PostgreSQLAdapter
-from steersman_databases.core.cached_data import without_unowned_data
+from steersman_databases.core.cached_reads import without_unowned_data
 from steersman_databases.core.database_naming import MANAGED_BY
 from steersman_databases.engines.cluster_engine import CLUSTER_DOMAIN
+from steersman_databases.engines.connection.networks import Network
 from steersman_databases.engines.registry import sql_engine_named
 from steersman_databases.engines.sql.restore_account import CopyServer
 from steersman_databases.features.backup.setup import setup_backups
@@ -55,6 +56,7 @@ def setup(
     store_probe: StoreProbe | None = None,
     automation: AutomationMode = "Automatic",
     copy_servers: Mapping[str, CopyServer] = COPY_SERVERS,
+    server_networks: tuple[Network, ...] = (),
 ) -> None:
     """Adds the operator's controllers to ``manager``.
 
@@ -69,6 +71,7 @@ def setup(
         automation: most that automatic functions may do.
         store_probe: verifies object stores. Defaults to one process for each probe.
         copy_servers: operations of restores on primaries, by engine.
+        server_networks: networks that the servers of `serverRef` must be in. Empty permits all.
     """
 
     probe = store_probe or ProbeProcess()
@@ -81,6 +84,7 @@ def setup(
             operator_namespace=operator_namespace,
             minor_upgrades_at_once=minor_upgrades_at_once,
             automation=automation,
+            serves_webhooks=manager.options.serve_webhooks,
         )
 
     for kind in (StatefulSet, Service, Secret, PersistentVolumeClaim, Pod, PodMonitor, *DEPENDENT_KINDS):
@@ -88,7 +92,7 @@ def setup(
         manager.cache.configure(kind, _OWN_DATA if with_data else _OWN_OBJECTS)
     manager.cache.configure(metadata_only(ConfigMap), _FOREIGN_OBJECTS)
     surveys = ServerInspector(manager.runtime)
-    setup_databases(manager, sql_engine_for, surveys, target, probe.claim)
+    setup_databases(manager, sql_engine_for, surveys, target, probe.claim, server_networks)
     setup_backup_stores(manager, probe)
     setup_clusters(manager, PostgreSQLAdapter(), with_settings(postgresql_factory), sql_engine_for, surveys)
     setup_backups(manager, cluster_domain)

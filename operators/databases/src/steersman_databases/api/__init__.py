@@ -1,7 +1,8 @@
 """The kinds of ``databases.steersman.dev/v1alpha1``."""
 
-from steersman_databases.api.backup import Backup, BackupSpec, BackupStatus
-from steersman_databases.api.backup_store import BackupStore, BackupStoreSpec, BackupStoreStatus
+from steersman_databases.api.backups.backup import Backup, BackupSpec, BackupStatus
+from steersman_databases.api.backups.backup_store import BackupStore, BackupStoreSpec, BackupStoreStatus
+from steersman_databases.api.backups.restore import Restore, RestoreSpec, RestoreStatus
 from steersman_databases.api.cluster_common import ClusterStatus
 from steersman_databases.api.database import Database, DatabaseSpec, DatabaseStatus
 from steersman_databases.api.database_user import DatabaseUser, DatabaseUserSpec, DatabaseUserStatus, UserCondition
@@ -11,7 +12,6 @@ from steersman_databases.api.postgresql_cluster import (
     PostgreSQLClusterSpec,
     PostgreSQLClusterStatus,
 )
-from steersman_databases.api.restore import Restore, RestoreSpec, RestoreStatus
 
 Cluster = PostgreSQLCluster | MySQLCluster
 """A cluster of any engine."""

@@ -12,18 +12,31 @@ from steersman.api.core_v1 import (
     Toleration,
     TopologySpreadConstraint,
 )
-from steersman.meta import Field, FrozenDict, FrozenStruct, PrinterColumn, Quantity, Rule, Spec, Status, schema
-from steersman_databases.api.automation import AutogrowSettings, AutomationStatus
-from steersman_databases.api.backup_common import BackupSettings, ClusterBackupStatus
+from steersman.meta import (
+    Duration,
+    Field,
+    FrozenDict,
+    FrozenStruct,
+    PrinterColumn,
+    Quantity,
+    Rule,
+    Spec,
+    Status,
+    schema,
+)
+from steersman_databases.api.autopilot.automation import AutogrowSettings, AutomationStatus, VerticalScalingSettings
+from steersman_databases.api.autopilot.maintenance import MaintenanceSettings, PendingDisruption
+from steersman_databases.api.autopilot.sizing import SizingStatus
+from steersman_databases.api.autopilot.tuning import TuningStatus
+from steersman_databases.api.backups.backup_common import BackupSettings, ClusterBackupStatus
 from steersman_databases.api.group import NAME_PATTERN, DeletionPolicy
-from steersman_databases.api.maintenance import MaintenanceSettings, PendingDisruption
 from steersman_databases.api.names import SUBDOMAIN, HostName, Name, Namespaces
 from steersman_databases.api.references import KeySelector
+from steersman_databases.api.volume_sizes import StorageStatus
 
 ServiceRole = Literal["rw", "ro", "r"]
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 MemberRole = Literal["Primary", "Replica"]
-Sizing = Literal["FromResources", "Defaults"]
 ClusterPhase = Literal["Pending", "Provisioning", "Ready", "Degraded", "Failed", "Hibernated", "Deleting"]
 
 VolumeSize = Annotated[
@@ -33,10 +46,6 @@ VolumeSize = Annotated[
             Rule(
                 rule="quantity(string(self)).isGreaterThan(quantity('0'))",
                 message="the size must be greater than 0, such as 1Gi",
-            ),
-            Rule(
-                rule="quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0",
-                message="the size cannot be reduced: volumes can only grow",
             ),
         )
     ),
@@ -73,7 +82,8 @@ class VolumeSettings(FrozenStruct):
     """Volume of each instance."""
 
     size: VolumeSize = Quantity("1Gi")
-    """Size. It can grow if the StorageClass allows volume expansion. It never shrinks."""
+    """Size. It can grow if the StorageClass allows volume expansion. It can be lowered only to a size that no volume
+    exceeds, as in ``status.storage``."""
     storage_class: Annotated[str | None, Field(min_length=1, max_length=253, pattern=SUBDOMAIN, immutable=True)] = (
         None
     )
@@ -134,6 +144,10 @@ class AdditionalService(ServiceSettings):
     """Name of the Service."""
     role: ServiceRole
     """Endpoints: rw (the primary), ro (replicas) or r (all instances)."""
+    enabled: Annotated[bool, Field(default=None)] = True
+    """Create the Service. Defaults to true."""
+    type: Annotated[Literal["ClusterIP", "NodePort", "LoadBalancer"], Field(default=None)] = "ClusterIP"
+    """Type of the Service. Defaults to ClusterIP."""
 
 
 class ServicesSettings(FrozenStruct):
@@ -255,6 +269,11 @@ class PoolerSettings(FrozenStruct):
     """Resource requirements of each pod."""
 
 
+_SLOW_STATEMENT = Rule(
+    rule="duration(self) >= duration('1ms') && duration(self) <= duration('1h')", message="must be from 1ms to 1h"
+)
+
+
 class PodMonitorSettings(FrozenStruct):
     """A PodMonitor of the Prometheus operator."""
 
@@ -282,28 +301,8 @@ class MonitoringSettings(FrozenStruct):
     queries: Annotated[tuple[KeySelector, ...], Field(max_items=8, list_type="atomic")] = ()
     """Keys of ConfigMaps with queries whose results the instances export. Their format is that of the custom queries
     of postgres_exporter and CloudNativePG."""
-
-
-class SizedParameterStatus(FrozenStruct):
-    """A parameter that follows from the resource limits."""
-
-    name: str
-    """Name of the parameter."""
-    value: str
-    """Value that servers have or receive."""
-    rule: str
-    """Rule by which the value follows from the limits."""
-
-
-class SizingStatus(FrozenStruct):
-    """Parameters that follow from the resource limits of instances."""
-
-    mode: Sizing
-    """FromResources or Defaults. It stays while the spec declares none."""
-    message: str | None = None
-    """Cause of missing parameters, with FromResources."""
-    parameters: Annotated[tuple[SizedParameterStatus, ...], Field(list_map_keys=("name",), max_items=64)] = ()
-    """The parameters, without declared ones, which override them."""
+    slow_statement_threshold: Annotated[Duration, Field(max_length=32, rules=(_SLOW_STATEMENT,))] | None = None
+    """Servers log a statement that takes longer, with its text. Defaults to none."""
 
 
 class ClusterMember(FrozenStruct):
@@ -379,6 +378,8 @@ class ClusterSpec(Spec):
     """Data volume of each instance."""
     resources: ResourceRequirements | None = None
     """Resource requirements of each instance. Defaults to requests of 100m and 384Mi and a memory limit of 768Mi."""
+    vertical_scaling: VerticalScalingSettings | None = None
+    """CPU and memory by their recorded use. Defaults to none."""
     affinity: Affinity | None = None
     """Affinity of instance pods. Defaults to a preferred podAntiAffinity between instances."""
     node_selector: Annotated[FrozenDict[str, Annotated[str, Field(max_length=63)]], Field(max_properties=64)] = (
@@ -443,6 +444,11 @@ class ClusterStatus(Status):
     """The primary."""
     version: str | None = None
     """Full version of the servers."""
+    data_identity: str | None = None
+    """Identity of the data that were served last.
+
+    It is PostgreSQL's system identifier, or the name of the MySQL group.
+    """
     image: str | None = None
     """Image of the servers."""
     available_image: str | None = None
@@ -453,6 +459,8 @@ class ClusterStatus(Status):
     """Names of the Secrets of the cluster."""
     last_switchover: LastSwitchover | None = None
     """The last requested switchover."""
+    storage: StorageStatus | None = None
+    """Observed sizes of the volumes."""
     sizing: SizingStatus | None = None
     """Parameters that follow from the resource limits."""
     next_window: datetime | None = None
@@ -461,6 +469,8 @@ class ClusterStatus(Status):
     """Disruptions that wait for a maintenance window or for other clusters."""
     automation: Annotated[tuple[AutomationStatus, ...], Field(list_map_keys=("name",), max_items=16)] = ()
     """Decisions of automatic functions."""
+    tuning: TuningStatus | None = None
+    """Recommendations for parameters, and the trial, with ``spec.tuning``."""
     backup: ClusterBackupStatus | None = None
     """Backups and archive, with ``spec.backup``."""
 

@@ -22,18 +22,19 @@ from steersman.meta import (
     resource,
     schema,
 )
-from steersman_databases.api.automation import AutogrowSettings
-from steersman_databases.api.backup_common import (
+from steersman_databases.api.autopilot.automation import AutogrowSettings
+from steersman_databases.api.autopilot.maintenance import MaintenanceSettings
+from steersman_databases.api.autopilot.sizing import Sizing
+from steersman_databases.api.backups.backup_common import (
     BackupSettings,
     BackupSummary,
     RecoverySettings,
     full_backups_rule,
     recovery_target_rules,
 )
-from steersman_databases.api.cluster_common import MonitoringSettings, Sizing
+from steersman_databases.api.backups.import_source import ImportSettings
+from steersman_databases.api.cluster_common import MonitoringSettings
 from steersman_databases.api.group import GROUP, NAME_PATTERN, VERSION, DeletionPolicy, EngineName, Presence
-from steersman_databases.api.import_source import ImportSettings
-from steersman_databases.api.maintenance import MaintenanceSettings
 from steersman_databases.api.names import PRINTABLE, ObjectName, SqlName
 from steersman_databases.api.references import (
     ON_MYSQL,
@@ -144,8 +145,9 @@ class Extension(FrozenStruct):
     """Version to install or update to. Defaults to the server's default version."""
     schema: SqlName | None = None
     """Schema of the extension's objects. Defaults to the schema that the extension requires, otherwise to public."""
-    ensure: Presence = "Present"
-    """Present, or Absent to drop the extension. It is not dropped while other objects depend on it."""
+    ensure: Annotated[Presence, Field(default=None)] = "Present"
+    """Present, or Absent to drop the extension. Defaults to Present. It is not dropped while other objects depend on
+    it."""
 
 
 class Schema(FrozenStruct):
@@ -155,8 +157,8 @@ class Schema(FrozenStruct):
     """Name of the schema."""
     owner: SqlName | None = None
     """Owner of the schema. Defaults to the owner of the database."""
-    ensure: Presence = "Present"
-    """Present, or Absent to drop the schema. A schema with objects is not dropped."""
+    ensure: Annotated[Presence, Field(default=None)] = "Present"
+    """Present, or Absent to drop the schema. Defaults to Present. A schema with objects is not dropped."""
 
 
 @schema(
@@ -209,7 +211,12 @@ class Schema(FrozenStruct):
             message="owner (an existing role) and username (a role to create) exclude each other: set one of them",
             field_path=".owner",
         ),
-        *_postgresql_only("extensions", "schemas", "template", "connectionLimit"),
+        *_postgresql_only("extensions", "schemas", "template", "connectionLimit", "localeProvider"),
+        Rule(
+            rule="has(self.locale) == (has(self.localeProvider) && self.localeProvider != 'libc')",
+            message="the locale providers builtin and icu need locale; libc uses collation and characterType",
+            field_path=".locale",
+        ),
     ]
 )
 class DatabaseSpec(Spec):
@@ -254,6 +261,10 @@ class DatabaseSpec(Spec):
         None
     )
     """PostgreSQL: character classification (LC_CTYPE). Defaults to the collation. Immutable."""
+    locale_provider: Annotated[Literal["builtin", "icu", "libc"] | None, Field(immutable=True)] = None
+    """PostgreSQL: locale provider. builtin needs version 17. Defaults to that of the template. Immutable."""
+    locale: Annotated[str | None, Field(min_length=1, max_length=63, pattern=PRINTABLE, immutable=True)] = None
+    """PostgreSQL: locale of icu or builtin, such as de-DE. Immutable."""
     template: Annotated[str | None, Field(min_length=1, max_length=63, pattern=PRINTABLE, immutable=True)] = None
     """PostgreSQL: database to copy. Defaults to template0. Immutable."""
     connection_limit: (
@@ -293,7 +304,7 @@ class DatabaseSpec(Spec):
     keeps the defaults of the server. Defaults to FromResources for new servers."""
     resources: ResourceRequirements | None = None
     """Resource requirements of this Database's own server. Defaults to requests of 100m and 384Mi and a memory limit
-    of 768Mi. A change restarts the server."""
+    of 768Mi. A change resizes the running pod if possible, otherwise the server restarts."""
     monitoring: MonitoringSettings | None = None
     """PodMonitor, alerts and user queries of this Database's own server. Defaults to no PodMonitor."""
     autogrow: AutogrowSettings | None = None

@@ -197,7 +197,7 @@ class DatabaseUserSpec(Spec):
     adopt: bool = False
     """Adopt an existing user of this name that has no ownership mark."""
     deletion_policy: DeletionPolicy = "Delete"
-    """Adopt an existing user of this name without an ownership mark."""
+    """Effect of the deletion of this object on the user. Delete drops the user, Retain keeps it on the server."""
 
 
 class UserCondition(Condition):

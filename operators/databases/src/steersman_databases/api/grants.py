@@ -121,11 +121,11 @@ class PrivilegeGrant(FrozenStruct):
     """Functions and procedures; "*" is all. On PostgreSQL, names include argument types, as in total(integer)."""
     privileges: Annotated[tuple[PrivilegeName, ...], Field(min_items=1, max_items=37, list_type="set")]
     """Privileges. ALL is every privilege of the object."""
-    with_grant_option: bool = False
+    with_grant_option: Annotated[bool, Field(default=None)] = False
     """Allow the user to grant these privileges to others. On MySQL, the option applies to all privileges on the
-    object."""
-    future: bool = False
-    """PostgreSQL: also grant the privileges on future objects.
+    object. Defaults to false."""
+    future: Annotated[bool, Field(default=None)] = False
+    """PostgreSQL: also grant the privileges on future objects. Defaults to false.
 
     These are the objects that createdBy creates in this schema.
     """
@@ -138,8 +138,8 @@ class RoleGrant(FrozenStruct):
 
     name: SqlName
     """Name of the role."""
-    admin: bool = False
-    """Allow the user to grant the role to others."""
+    admin: Annotated[bool, Field(default=None)] = False
+    """Allow the user to grant the role to others. Defaults to false."""
     inherit: bool | None = None
     """Use the role's privileges without SET ROLE. Defaults to ``inherit`` of the user. It needs PostgreSQL 16 or
     later, or MySQL. MariaDB supports it for one role."""

@@ -16,6 +16,11 @@ The deletion of the object is an exception.
 """
 FORCE_DELETE_ANNOTATION = f"{GROUP}/force-delete"
 """`"true"` in any case: the deletion skips an unreachable server."""
+ADOPT_ANNOTATION = f"{GROUP}/adopt"
+"""`"true"` in any case: the operator adopts restored objects.
+
+They have the operator's labels and no controller.
+"""
 ALLOWED_NAMESPACES_ANNOTATION = f"{GROUP}/allowed-namespaces"
 """Annotation of a Service or Secret: namespaces that may refer to it.
 
@@ -42,12 +47,18 @@ def is_deletion_forced(obj: Object) -> bool:
     return _annotation_value(obj, FORCE_DELETE_ANNOTATION) == "true"
 
 
+def is_adoption_requested(obj: Object) -> bool:
+    """Return True if an annotation permits to adopt restored objects."""
+    return _annotation_value(obj, ADOPT_ANNOTATION) == "true"
+
+
 def invalid_booleans(obj: Object) -> dict[str, str]:
     """Return the annotations that are not Booleans, with their values.
 
     Valid annotations have an empty value.
     """
-    values = {name: obj.metadata.annotations.get(name, "") for name in (PAUSED_ANNOTATION, FORCE_DELETE_ANNOTATION)}
+    names = (PAUSED_ANNOTATION, FORCE_DELETE_ANNOTATION, ADOPT_ANNOTATION)
+    values = {name: obj.metadata.annotations.get(name, "") for name in names}
     return {
         name: "" if _annotation_value(obj, name) in ("", "true", "false") else value for name, value in values.items()
     }

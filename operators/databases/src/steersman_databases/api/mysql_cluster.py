@@ -8,7 +8,10 @@ from typing import Annotated
 import msgspec
 
 from steersman.meta import Field, FrozenDict, FrozenStruct, Resource, Rule, Scale, exactly_one_of, resource, schema
-from steersman_databases.api.backup_common import RecoverySettings, full_backups_rule, recovery_target_rules
+from steersman_databases.api.autopilot.healing import HealingSettings
+from steersman_databases.api.autopilot.sizing import Sizing
+from steersman_databases.api.autopilot.tuning import TuningSettings
+from steersman_databases.api.backups.backup_common import RecoverySettings, full_backups_rule, recovery_target_rules
 from steersman_databases.api.cluster_common import (
     COLUMNS,
     NAME_RULE,
@@ -16,10 +19,10 @@ from steersman_databases.api.cluster_common import (
     ClusterSpec,
     ClusterStatus,
     SecretReference,
-    Sizing,
     SqlReferences,
 )
 from steersman_databases.api.group import GROUP, VERSION
+from steersman_databases.api.volume_sizes import size_rule
 
 MAX_PARAMETERS = 300
 _MAX_USER_CHARACTERS = 32
@@ -169,6 +172,8 @@ class MySQLClusterSpec(ClusterSpec):
     """Version of MySQL: 9.7."""
     mysql: MySQLSettings = MySQLSettings()
     """Configuration of the servers."""
+    tuning: TuningSettings | None = None
+    """Recommendations for system variables. Defaults to none."""
     bootstrap: Annotated[MySQLBootstrap | None, Field(immutable=True)] = None
     """Source of the first data. Defaults to an empty cluster without a database. Immutable."""
     force_recovery: ForceRecovery | None = None
@@ -176,6 +181,8 @@ class MySQLClusterSpec(ClusterSpec):
 
     It is needed after a complete outage.
     """
+    healing: HealingSettings = HealingSettings()
+    """Failures that the operator corrects."""
 
 
 class RestoredParameters(FrozenStruct):
@@ -244,6 +251,7 @@ _DATABASE = "self.spec.bootstrap.initdb.database"
     columns=COLUMNS,
     rules=[
         NAME_RULE,
+        size_rule("storage", "dataCapacity"),
         Rule(
             rule=f"!{_INITDB} || has({_DATABASE}) || !(self.metadata.name in {_SYSTEM_DATABASES})",
             message="the default database, the cluster's name, is reserved: set another name",

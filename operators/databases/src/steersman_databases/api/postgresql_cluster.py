@@ -18,7 +18,10 @@ from steersman.meta import (
     resource,
     schema,
 )
-from steersman_databases.api.backup_common import RecoverySettings, recovery_target_rules
+from steersman_databases.api.autopilot.healing import PostgreSQLHealingSettings
+from steersman_databases.api.autopilot.sizing import Sizing
+from steersman_databases.api.autopilot.tuning import PostgreSQLTuningSettings
+from steersman_databases.api.backups.backup_common import RecoverySettings, recovery_target_rules
 from steersman_databases.api.cluster_common import (
     COLUMNS,
     NAME_RULE,
@@ -27,12 +30,12 @@ from steersman_databases.api.cluster_common import (
     ClusterStatus,
     PoolerSettings,
     SecretReference,
-    Sizing,
     SqlReferences,
     VolumeSettings,
 )
 from steersman_databases.api.group import GROUP, VERSION
 from steersman_databases.api.read_replicas import MAX_SENDERS, ReadReplicaSettings, ReadReplicasStatus
+from steersman_databases.api.volume_sizes import size_rule
 
 SynchronousMode = Literal["Disabled", "Priority", "Quorum"]
 
@@ -41,12 +44,53 @@ class SynchronousSettings(FrozenStruct):
     """Synchronous replication."""
 
     mode: SynchronousMode | None = None
-    """Disabled, Priority (the first replicas in a list) or Quorum (any replicas). Defaults to Quorum with three or
+    """Disabled, Priority (the first replicas in a list) or Quorum (any replicas). Defaults to Quorum with two or
     more instances, otherwise to Disabled."""
     standbys: Annotated[int, Field(ge=1, le=8)] = 1
     """Number of synchronous replicas."""
     required: bool = False
     """Block writes while fewer synchronous replicas are available. Otherwise the primary continues without them."""
+
+
+@schema(
+    rules=[
+        Rule(
+            rule="has(self.plugin) == has(self.database)",
+            message="a logical slot needs plugin and database: set both, or none for a physical slot",
+        ),
+        Rule(
+            rule="has(self.plugin) == has(oldSelf.plugin) && (!has(self.plugin) || self.plugin == oldSelf.plugin)"
+            " && (!has(self.database) || self.database == oldSelf.database)",
+            message="plugin and database of a slot cannot change: declare another slot",
+        ),
+    ]
+)
+class ReplicationSlot(FrozenStruct):
+    """A replication slot on every primary."""
+
+    name: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=63,
+            pattern="^[a-z0-9_]+$",
+            rules=(
+                Rule(
+                    rule="!self.startsWith('steersman_') && !self.matches('_[0-9]+_0$')",
+                    message="names of slots cannot start with steersman_, or end with _<number>_0 as those of "
+                    "instances: choose another name",
+                ),
+            ),
+        ),
+    ]
+    """Name of the slot."""
+    plugin: Annotated[str, Field(min_length=1, max_length=63, pattern="^[A-Za-z0-9_]+$")] | None = None
+    """Output plugin of a logical slot, such as pgoutput."""
+    database: Annotated[str, Field(min_length=1, max_length=63)] | None = None
+    """Database of a logical slot."""
+
+
+MAX_REPLICATION_SLOTS = 10
 
 
 class PostgreSQLSettings(FrozenStruct):
@@ -95,9 +139,9 @@ class PostgreSQLSettings(FrozenStruct):
     ] = ()
     """Rules as in pg_hba.conf. They follow the operator's own rules and precede those that accept password logins
     over TLS."""
-    enable_superuser_access: Annotated[bool, Field(default=True)] = True
-    """Allow network logins of the superuser postgres. The password is in the Secret <cluster>-admin. Otherwise the
-    superuser is available only by exec into a pod."""
+    enable_superuser_access: Annotated[bool, Field(default=False)] = False
+    """Allow network logins of the superuser postgres. The password is in the Secret <cluster>-admin. Without it, the
+    superuser is available only by exec into a pod. Defaults to false."""
     shared_preload_libraries: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=63, pattern="^[a-z0-9_]+$")], ...],
         Field(max_items=32, list_type="set"),
@@ -105,6 +149,11 @@ class PostgreSQLSettings(FrozenStruct):
     """Libraries that the server loads at start, such as pg_stat_statements."""
     synchronous: SynchronousSettings = SynchronousSettings()
     """Synchronous replication."""
+    replication_slots: Annotated[
+        tuple[ReplicationSlot, ...], Field(max_items=MAX_REPLICATION_SLOTS, list_map_keys=("name",))
+    ] = ()
+    """Replication slots that exist on every primary, also after a failover. A slot that is removed here is not
+    dropped: drop it on each instance. Slots that are not declared exist on one server only."""
 
 
 _SYSTEM_DATABASES = "['postgres', 'template0', 'template1']"
@@ -220,6 +269,21 @@ _SYNCHRONOUS = "self.postgresql.synchronous"
             field_path=".bootstrap.initdb.localeProvider",
         ),
         Rule(
+            rule="!has(self.bootstrap) || !has(self.bootstrap.initdb) || self.bootstrap.initdb.locale != 'C.UTF-8'"
+            " || (has(self.bootstrap.initdb.localeProvider) && self.bootstrap.initdb.localeProvider == 'icu')"
+            " || self.bootstrap.initdb.encoding.upperAscii() in ['UTF8', 'UTF_8', 'UTF-8', 'UNICODE', 'SQL_ASCII']",
+            message="locale C.UTF-8 needs encoding UTF8: set locale to C, or encoding to UTF8",
+            field_path=".bootstrap.initdb.encoding",
+        ),
+        Rule(
+            # Only a declared provider: the default changes with an upgrade, and the data keep theirs.
+            rule="!has(self.bootstrap) || !has(self.bootstrap.initdb) || !has(self.bootstrap.initdb.localeProvider)"
+            " || self.bootstrap.initdb.localeProvider != 'builtin'"
+            " || self.bootstrap.initdb.locale in ['C', 'C.UTF-8', 'C.UTF8']",
+            message="the locale provider builtin has the locales C and C.UTF-8: set localeProvider to icu or libc",
+            field_path=".bootstrap.initdb.locale",
+        ),
+        Rule(
             rule="!has(self.pooler) || !self.pooler.readOnly || self.services.ro.enabled",
             message="pooler.readOnly needs services.ro: enable it, or set pooler.readOnly to false",
             field_path=".pooler.readOnly",
@@ -241,6 +305,13 @@ _SYNCHRONOUS = "self.postgresql.synchronous"
             message="postgresql.synchronous.required cannot be set in the update that removes readReplicas: remove "
             "the read replicas first",
             field_path=".postgresql.synchronous.required",
+        ),
+        Rule(
+            rule="!has(self.postgresql.replicationSlots) || self.postgresql.replicationSlots.all(s, !has(s.plugin))"
+            " || !has(self.postgresql.parameters) || !('wal_level' in self.postgresql.parameters)"
+            " || self.postgresql.parameters['wal_level'] == 'logical'",
+            message="logical replication slots need wal_level logical: remove the parameter",
+            field_path=".postgresql.parameters",
         ),
         *recovery_target_rules("postgresql"),
     ]
@@ -267,8 +338,11 @@ class PostgreSQLClusterSpec(ClusterSpec):
     contains your own extensions, this image must contain them for both versions."""
     postgresql: PostgreSQLSettings = PostgreSQLSettings()
     """Configuration of the servers."""
-    bootstrap: Annotated[Bootstrap | None, Field(immutable=True)] = None
-    """Source of the first data. Defaults to an empty cluster without a database. Immutable."""
+    tuning: PostgreSQLTuningSettings | None = None
+    """Recommendations for parameters, and the trial of a value. Defaults to none."""
+    bootstrap: Bootstrap | None = None
+    """Source of the first data. Defaults to an empty cluster without a database. Immutable, except that encoding,
+    locale and segment size of ``initdb`` can be corrected before the first server runs."""
     wal_storage: VolumeSettings | None = None
     """Separate volume for WAL of each instance. It cannot be added or removed later."""
     shm_size: Annotated[
@@ -287,6 +361,8 @@ class PostgreSQLClusterSpec(ClusterSpec):
     """Connection poolers (PgBouncer) in front of the cluster. Defaults to none."""
     read_replicas: ReadReplicaSettings | None = None
     """Read replicas for the Service -ro. They never become primary. Defaults to none."""
+    healing: PostgreSQLHealingSettings = PostgreSQLHealingSettings()
+    """Failures that the operator corrects."""
 
 
 class PostgreSQLMember(ClusterMember):
@@ -311,6 +387,24 @@ class PostgreSQLClusterStatus(ClusterStatus):
     """Read replicas, with ``spec.readReplicas``."""
 
 
+def _unchanged(name: str) -> str:
+    new, old = (f"{each}.spec.bootstrap.initdb.{name}" for each in ("self", "oldSelf"))
+    return f"has({new}) == has({old}) && (!has({new}) || {new} == {old})"
+
+
+_OLD_INITDB = _INITDB.replace("self.", "oldSelf.")
+_HAS_SERVED = "(has(self.status) && has(self.status.version))"
+_KEPT = " && ".join(map(_unchanged, ("database", "owner", "secret", "postInitApplicationSQLRefs")))
+_BOOTSTRAP_RULE = Rule(
+    rule="has(self.spec.bootstrap) == has(oldSelf.spec.bootstrap) && (!has(self.spec.bootstrap)"
+    " || self.spec.bootstrap == oldSelf.spec.bootstrap"
+    f" || (!{_HAS_SERVED} && {_INITDB} && {_OLD_INITDB} && {_KEPT}))",
+    message="bootstrap is immutable: only encoding, localeProvider, locale and walSegmentSize of initdb can change, "
+    "before the first server runs",
+    field_path=".spec.bootstrap",
+)
+
+
 @resource(
     group=GROUP,
     version=VERSION,
@@ -320,6 +414,9 @@ class PostgreSQLClusterStatus(ClusterStatus):
     columns=COLUMNS,
     rules=[
         NAME_RULE,
+        size_rule("storage", "dataCapacity"),
+        size_rule("walStorage", "walCapacity"),
+        _BOOTSTRAP_RULE,
         Rule(
             rule=f"!{_INITDB} || has(self.spec.bootstrap.initdb.database)"
             f" || !(self.metadata.name in {_SYSTEM_DATABASES})",
@@ -349,4 +446,4 @@ class PostgreSQLCluster(Resource[PostgreSQLClusterSpec, PostgreSQLClusterStatus]
     @property
     def synchronous_mode(self) -> SynchronousMode:
         """Mode of synchronous replication, default included."""
-        return self.spec.postgresql.synchronous.mode or ("Quorum" if self.spec.instances >= 3 else "Disabled")
+        return self.spec.postgresql.synchronous.mode or ("Quorum" if self.spec.instances >= 2 else "Disabled")

@@ -32,6 +32,16 @@ _WINDOW_ADVICE = (
     "To start earlier, set the annotation databases.steersman.dev/maintenance-until to a time such as "
     "2030-01-31T22:00:00Z"
 )
+_PAUSED: Reasons = {"ByAnnotation": "Remove the annotation databases.steersman.dev/paused to continue"}
+_WEBHOOKS_DISABLED: Reasons = {"NotServed": "Start it with webhooks, or let only administrators write these objects"}
+_DUMP_STORE_REASONS: Reasons = {
+    "NameConflict": "Rename one of the two",
+    "ReferenceNotPermitted": "Create the Secret in the namespace of the Database, and refer to it",
+    "StoreNotFound": "Create the BackupStore, or add this namespace to its allowedNamespaces",
+    "SecretNotFound": "Create the Secret",
+    "SecretInvalid": "Correct the Secret",
+    "UnsupportedStore": "Use a BackupStore of an S3 object store",
+}
 
 SERVER_REASONS: Reasons = {
     "ReferenceNotPermitted": "Check the name. The target must permit this namespace: a cluster by "
@@ -70,6 +80,7 @@ DATABASE_REASONS: Mapping[str, Reasons] = {
         "ServerStarting": "",
         "ServerTerminating": "",
         "ServerCrashing": "Read the logs of the server",
+        "DataLost": "Restore a backup into a new Database, or bring the PVCs back",
         "NameConflict": "Rename one of the two",
         "RetainedDataMismatch": "Set spec.engine to the engine of the retained data, or delete the PVC to delete "
         "the data",
@@ -88,13 +99,8 @@ DATABASE_REASONS: Mapping[str, Reasons] = {
         "SuspiciousSize": "Check that all tables still exist",
         "InvalidSchedule": "Correct the schedule",
         "Waiting": "",
-        "NameConflict": "Rename one of the two",
-        "ReferenceNotPermitted": "Create the Secret in the namespace of the Database, and refer to it",
+        **_DUMP_STORE_REASONS,
         "RequestFailed": _ALLOW_REQUEST_ADVICE,
-        "StoreNotFound": "Create the BackupStore, or add this namespace to its allowedNamespaces",
-        "SecretNotFound": "Create the Secret",
-        "SecretInvalid": "Correct the Secret",
-        "UnsupportedStore": "Use a BackupStore of an S3 object store",
     },
     "Recovered": {
         "RecoveryCompleted": "",
@@ -103,14 +109,10 @@ DATABASE_REASONS: Mapping[str, Reasons] = {
         "SourceNotFound": "Create the Backup, or name another one in a new Database",
         "SourceNotPermitted": "Copy the dump to a BackupStore that this namespace may use",
         "SourceMismatch": "Name a dump of the same engine in a new Database",
-        "StoreNotFound": "Create the BackupStore, or add this namespace to its allowedNamespaces",
-        "SecretNotFound": "Create the Secret",
-        "SecretInvalid": "Correct the Secret",
-        "UnsupportedStore": "Use a BackupStore of an S3 object store",
-        "NameConflict": "Rename one of the two",
-        "ReferenceNotPermitted": "Create the Secret in the namespace of the Database, and refer to it",
+        **_DUMP_STORE_REASONS,
         "PodRejected": _ALLOW_REQUEST_ADVICE,
     },
+    "WebhooksDisabled": _WEBHOOKS_DISABLED,
 }
 
 USER_REASONS: Mapping[str, Reasons] = {
@@ -118,9 +120,8 @@ USER_REASONS: Mapping[str, Reasons] = {
         "ProvisionSucceeded": "",
         "ProvisionFailed": "Follow the message. The operator retries within 30 s",
     },
-    "Paused": {
-        "ByAnnotation": "Remove the annotation databases.steersman.dev/paused to continue",
-    },
+    "Paused": _PAUSED,
+    "WebhooksDisabled": _WEBHOOKS_DISABLED,
 }
 
 CLUSTER_REASONS: Mapping[str, Reasons] = {
@@ -133,7 +134,10 @@ CLUSTER_REASONS: Mapping[str, Reasons] = {
         "NameConflict": "Delete or rename one of the two. The operator retries within 30 s",
         "Unschedulable": "Add a node, free resources, or check the StorageClass",
         "ImageUnavailable": _IMAGE_ADVICE,
+        "ImageTooOld": "Set spec.image to an image of this release of the operator, or run the command",
+        "OperatorTooOld": "Upgrade the operator, or set spec.image to an older image",
         "AdministratorSecretMissing": "Restore the Secret, or delete the PVCs to start without the data",
+        "DataLost": "Restore a backup into a new cluster by spec.bootstrap.recovery, or bring the PVCs back",
         "OwnerSecretInvalid": "Complete the Secret of bootstrap.initdb",
         "UnsupportedVersion": "Set spec.version to a supported version",
         "RetainedDataMismatch": "Set spec.version to the version of the retained data, or delete the PVCs to "
@@ -153,6 +157,7 @@ CLUSTER_REASONS: Mapping[str, Reasons] = {
         "SecretInvalid": "Correct the Secret",
         "Recovering": "",
         "RecoveryFailed": "Check the condition Recovered",
+        "Restoring": "",
         "FinalBackupFailed": _FINAL_BACKUP_ADVICE,
         "Deleting": "",
     },
@@ -174,9 +179,11 @@ CLUSTER_REASONS: Mapping[str, Reasons] = {
     "Available": {
         "PrimaryAvailable": "",
         "NoPrimary": "Read the logs of the instances",
+        "WritesRejected": "Remove what rejects them, such as a read-only setting, a lock, or idle connections",
         "FailingOver": "",
         "Hibernated": "Set spec.hibernated to false to start the cluster",
         "Fenced": "Remove the annotation databases.steersman.dev/fenced-instances",
+        "Restoring": "",
         "Upgrading": "",
         "Deleting": "",
     },
@@ -187,6 +194,11 @@ CLUSTER_REASONS: Mapping[str, Reasons] = {
         "WaitingForWindow": _WINDOW_ADVICE,
         "ParameterRejected": "Correct the parameter",
         "ServerUnreachable": "Check the network and network policies between the operator and the instances",
+    },
+    "ServersStable": {
+        "CrashLoop": "Read the logs of the instances. Undo the last change, or give the servers more memory",
+        "ParameterReverted": "Correct the parameter",
+        "RevertRecommended": "Correct the parameter, or set spec.healing.crashLoops.mode to Automatic",
     },
     "BootstrapDatabaseReady": {
         "DatabaseReady": "",
@@ -214,6 +226,26 @@ CLUSTER_REASONS: Mapping[str, Reasons] = {
         "ALTER ROLE or ALTER DATABASE … RESET synchronous_commit",
         "NoSynchronousStandby": "Check the replicas in status.members",
     },
+    "ReplicationSlotsReady": {
+        "Created": "",
+        "SlotInactive": "Start its client, or drop the slot. With spec.healing.inactiveSlots.mode Automatic the "
+        "operator drops an undeclared slot before the volume is full",
+        "SlotMissing": "Wait for the restart in the condition ParametersApplied, if it names one. Otherwise create "
+        "the database, correct the plugin, or drop the slot that has the name and another plugin or database",
+    },
+    "ReplicationAdvancing": {
+        "ReceiverStuck": "Read the logs of the instance. With spec.healing.stuckReplicas.mode Automatic the operator "
+        "ends its WAL receiver, then restarts its server. If that does not help, replace the instance",
+    },
+    "WraparoundPrevented": {
+        "WraparoundApproaching": "End the transaction in the message, or drop the slot. If there is none, give "
+        "autovacuum more workers or a higher autovacuum_vacuum_cost_limit",
+        "CleanupPrevented": "End the transaction in the message, or drop the slot. With "
+        "spec.healing.wraparound.endTransactionsAfter the operator ends such sessions",
+        "VacuumRecommended": "Vacuum the oldest tables with FREEZE, or set spec.healing.wraparound.mode to Automatic",
+        "EmergencyVacuum": "",
+        "TransactionEnded": "",
+    },
     "VolumesResized": {
         "SizeMatches": "",
         "Resizing": "",
@@ -221,8 +253,7 @@ CLUSTER_REASONS: Mapping[str, Reasons] = {
         "QuotaExceeded": _STORAGE_QUOTA_ADVICE,
         "NotExpandable": _EXPAND_ADVICE,
         "StorageClassMismatch": "Delete the PVCs of one replica after another: new PVCs have the declared "
-        "StorageClass. Or "
-        "create a new cluster of this name with the StorageClass of the volumes",
+        "StorageClass. Or create a new cluster of this name with the StorageClass of the volumes",
         "VolumeLost": f"If it is the only instance, add another one while it serves. {_AUTOMATIC_REPLACEMENT_ADVICE}",
     },
     "StorageSufficient": {
@@ -244,13 +275,20 @@ CLUSTER_REASONS: Mapping[str, Reasons] = {
         "QuotaExceeded": _STORAGE_QUOTA_ADVICE,
         "ResizeIncomplete": "Read the Events of the PVC",
     },
+    "VerticalScalingReady": {
+        "Suitable": "",
+        "CollectingData": "",
+        "Recommended": "Change spec.resources, or set verticalScaling.mode to Automatic",
+        "Waiting": "",
+        "Scaling": "",
+        "AtMaxAllowed": "Raise verticalScaling.maxAllowed, or reduce the load",
+    },
     "CertificatesValid": {
         "Valid": "",
         "Expiring": "Renew the certificate in the Secret",
         "SecretInvalid": "Correct the Secret. The servers use the previous certificate meanwhile",
         "StaleCertificate": "Check the network between operator and pod (network policies, service mesh), or "
-        "restart the "
-        "pod before the certificate expires",
+        "restart the pod before the certificate expires",
         "CADistrusted": "No action needed: instances that do not trust it within 3 minutes are restarted, the "
         "primary last",
     },
@@ -309,13 +347,13 @@ CLUSTER_REASONS: Mapping[str, Reasons] = {
         "VerificationOverdue": "Check the condition Verified of the Backup objects",
         "InvalidSchedule": "Correct the schedule",
     },
-    "Paused": {
-        "ByAnnotation": "Remove the annotation databases.steersman.dev/paused to continue",
-    },
+    "Paused": _PAUSED,
+    "WebhooksDisabled": _WEBHOOKS_DISABLED,
 }
 
+_POSTGRESQL_CONDITIONS = ("Synchronous", "ReplicationSlotsReady", "ReplicationAdvancing", "WraparoundPrevented")
 MYSQL_CLUSTER_REASONS: Mapping[str, Reasons] = {
-    **{name: reasons for name, reasons in CLUSTER_REASONS.items() if name != "Synchronous"},
+    **{name: reasons for name, reasons in CLUSTER_REASONS.items() if name not in _POSTGRESQL_CONDITIONS},
     "Ready": {
         **CLUSTER_REASONS["Ready"],
         "DiskFull": _RAISE_STORAGE_SIZE,
@@ -399,6 +437,7 @@ BACKUP_STORE_REASONS: Mapping[str, Reasons] = {
         "LockTooShort": "Set a default retention of the bucket of at least spec.immutability.days",
         "NotVerified": "Permit s3:GetBucketObjectLockConfiguration to the user of the credentials",
     },
+    "WebhooksDisabled": _WEBHOOKS_DISABLED,
 }
 
 _OTHER_TARGET_ADVICE = "Create another Restore with a target that the archive reaches"
@@ -408,8 +447,13 @@ RESTORE_REASONS: Mapping[str, Reasons] = {
     "Complete": {
         "Completed": "",
         "Waiting": "",
+        "Planned": "To restore, set spec.confirm to this ID",
+        "ConfirmMismatch": "Set spec.confirm to status.plan.id",
         "Running": "",
+        "Withdrawn": "Create another Restore",
         "NotStarted": _CONTINUE_ADVICE,
+        "RestoreNotFound": "Create another Restore with the name of a completed restore of the cluster",
+        "PreviousVolumesMissing": "Create another Restore with a target before the restore",
         "ClusterDeleted": "Recover a new cluster by spec.bootstrap.recovery",
         "JobDeleted": "Create another Restore",
         "DeadlineExceeded": "Recover a new cluster by kubectl steersman clone",
@@ -420,7 +464,7 @@ RESTORE_REASONS: Mapping[str, Reasons] = {
         "RestoreFailed": _CONTINUE_ADVICE,
         "NotSupported": "Recover a new cluster by kubectl steersman clone",
         "ServerUnreachable": _CONTINUE_ADVICE,
-        "NotEnoughSpace": "Create another Restore with a larger spec.storage.size",
+        "NotEnoughSpace": "Increase spec.storage.size (of the cluster for a whole restore). Create another Restore",
         "NoUsableBackup": _OTHER_TARGET_ADVICE,
         "TargetNotReached": _OTHER_TARGET_ADVICE,
         "BinaryLogMissing": _OTHER_TARGET_ADVICE,

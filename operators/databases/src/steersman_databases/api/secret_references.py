@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from steersman.meta import ObjectKey
-from steersman_databases.api.backup_store import BackupStore
+from steersman_databases.api.backups.backup_store import BackupStore
+from steersman_databases.api.backups.import_source import ImportSettings
 from steersman_databases.api.database import Database
 from steersman_databases.api.database_user import DatabaseUser
-from steersman_databases.api.import_source import ImportSettings
 from steersman_databases.api.mysql_cluster import MySQLCluster, MySQLInitDb
 from steersman_databases.api.postgresql_cluster import InitDb, PostgreSQLCluster
 from steersman_databases.api.references import ServerReference, ServerTls

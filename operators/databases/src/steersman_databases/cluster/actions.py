@@ -138,6 +138,9 @@ class Wait:
         "PodRejected",
         "Recovering",
         "RecoveryFailed",
+        "Restoring",
+        "ImageTooOld",
+        "OperatorTooOld",
     ]
     message: str
 

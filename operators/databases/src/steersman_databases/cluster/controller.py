@@ -25,11 +25,11 @@ from steersman_databases.cluster.actions import (
 )
 from steersman_databases.cluster.declared import declare
 from steersman_databases.cluster.deletion import FINALIZER, ClusterDeletion
-from steersman_databases.cluster.engine_parts import EngineParts
 from steersman_databases.cluster.executor import InstanceExecutor
-from steersman_databases.cluster.kind_adapter import C, KindAdapter
-from steersman_databases.cluster.metrics import ControllerMetrics
 from steersman_databases.cluster.name_conflicts import older_cluster_of_same_name
+from steersman_databases.cluster.parts.engine_parts import EngineParts
+from steersman_databases.cluster.parts.kind_adapter import C, KindAdapter
+from steersman_databases.cluster.parts.metrics import ControllerMetrics
 from steersman_databases.cluster.restart_cooldown import RestartCooldown
 from steersman_databases.cluster.result import ReconcileResult, was_provisioned
 from steersman_databases.cluster.stages import ClusterStages, Executors
@@ -40,25 +40,32 @@ from steersman_databases.cluster.status.pod_rejections import PodRejections
 from steersman_databases.core.annotation_warnings import AnnotationWarnings
 from steersman_databases.core.api_errors import ApiErrorTracker, is_namespace_terminating, is_rejection
 from steersman_databases.core.context import ClusterContext
-from steersman_databases.core.outcome import ReconcileBlocked, jittered
+from steersman_databases.core.outcome import NOT_ENFORCED, NOT_SERVED, WEBHOOKS_DISABLED, ReconcileBlocked, jittered
 from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.engines.errors import EngineError, UnsupportedVersion
 from steersman_databases.engines.versions import image
-from steersman_databases.features.backup.events import archiving_events
+from steersman_databases.features.backup.progress import archiving_events
 from steersman_databases.features.final_backup.stage import FinalBackup
 from steersman_databases.features.maintenance.fleet import turn_of
 from steersman_databases.features.maintenance.model import pending_disruptions, schedule_of
 from steersman_databases.features.major_upgrade.backup import BackupBeforeUpgrade
 from steersman_databases.features.major_upgrade.stage import MajorUpgrade, at_current_version, pending_upgrade
 from steersman_databases.features.read_replicas.stage import ReadReplicaStage
+from steersman_databases.features.restore_in_place.stage import RestoreInPlace
 from steersman_databases.features.sizing.model import mode_of, with_sizing
 from steersman_databases.features.storage.growth_stage import with_grown_volumes
+from steersman_databases.features.vertical_scaling.stage import VerticalScaling
 from steersman_databases.sql.inspector.server_inspector import ServerInspector
 from steersman_databases.sql.server_resolver import SqlEngineFactory
 from steersman_databases.sql.unresponsive import UnresponsiveServers
 
 # Reasons that only a user can resolve.
-_WAITS_FOR_USER = frozenset({"DiskFull", "Hibernated", "Fenced", "RecoveryFailed", "SwitchoverRejected"})
+_WAITS_FOR_USER = frozenset(
+    {
+        *("DiskFull", "Fenced", "Hibernated", "ImageTooOld", "OperatorTooOld"),
+        *("RecoveryFailed", "SwitchoverRejected"),
+    }
+)
 
 
 class ClusterReconciler(RequestReconciler[C]):
@@ -172,6 +179,8 @@ class ClusterReconciler(RequestReconciler[C]):
             context = replace(context, declared=at_current_version(context.declared, pending))
             report.operator_image = context.declared.image
         context = replace(context, declared=with_grown_volumes(context.declared, cluster, seen.state))
+        scaling = await VerticalScaling.load(context, cluster, self._engine_parts.automation)
+        context = replace(context, declared=scaling.declared)
         mode = mode_of(cluster, was_provisioned=was_provisioned(cluster))
         replicas = await ReadReplicaStage(context, cluster).pods()
         declared, report.sizing = with_sizing(context.declared, mode, seen.state, self._engine_parts.engine, replicas)
@@ -179,6 +188,7 @@ class ClusterReconciler(RequestReconciler[C]):
         if not report.maintenance.schedule.waits:
             report.maintenance.turn = await self._minor_upgrade_turn(cluster, declared)
         declared = report.maintenance.apply_to(declared)
+        declared = self._stages.tuning.with_trial(declared, cluster, seen.state)
         context = replace(context, declared=declared)
         instances = InstanceExecutor(
             context, self._engine_parts.engine, self._engine_parts.ha_backend, self._restart_cooldown
@@ -194,12 +204,14 @@ class ClusterReconciler(RequestReconciler[C]):
             cluster.spec.image,
             BackupBeforeUpgrade(context, cluster),
         )
+        engine, ha_backend = self._engine_parts.engine, self._engine_parts.ha_backend
+        executors = Executors(instances, upgrades, RestoreInPlace(context, cluster, engine, ha_backend), scaling)
         report.context, report.state = context, seen.state
         report.maintenance.pending = [*pending_disruptions(declared, seen.state)]
         self._annotation_warnings.check_fencing(cluster, context.declared, seen.state)
         self._stages.evaluate_conditions(context, seen.state, report)
         try:
-            step = await self._stages.run(context, cluster, Executors(instances, upgrades), seen, report)
+            step = await self._stages.run(context, cluster, executors, seen, report)
             await self._set_ready(context, cluster, step, report)
             context.deferred.raise_first()
         except ReconcileBlocked as blocked:
@@ -281,6 +293,10 @@ class ClusterReconciler(RequestReconciler[C]):
     async def _write_status(self, cluster: C, report: ReconcileResult) -> None:
         if not (report.context is not None and report.context.declared.requests.paused):
             report.conditions.remove("Paused")
+        if self._engine_parts.serves_webhooks:
+            report.conditions.remove(WEBHOOKS_DISABLED)
+        else:
+            report.conditions.set(WEBHOOKS_DISABLED, True, NOT_SERVED, NOT_ENFORCED)
         built = self._build_status(cluster, cluster.status, report)
         if built == cluster.status:
             self._metrics.clusters.observe(self._adapter.kind.api_resource.kind, cluster.key, cluster.spec, built)
@@ -316,8 +332,9 @@ class ClusterReconciler(RequestReconciler[C]):
             status = msgspec.structs.replace(status, backup=report.backup)
         if report.sizing is not None:
             status = msgspec.structs.replace(status, sizing=report.sizing, **report.maintenance.status)
-        if report.automation is not None:
-            status = msgspec.structs.replace(status, automation=report.automation)
+        status = msgspec.structs.replace(status, automation=report.automation.merged(status.automation))
+        if report.tuning_observed:
+            status = msgspec.structs.replace(status, tuning=report.tuning)
         if report.read_replicas_observed and isinstance(status, PostgreSQLClusterStatus):
             status = msgspec.structs.replace(status, read_replicas=report.read_replicas)
         return switchover_record.with_result(status, now, report.switchover_refusal)

@@ -11,14 +11,16 @@ from msgspec import structs
 from steersman.api.core_v1 import ResourceRequirements
 from steersman.meta import FrozenDict, Object
 from steersman_databases.api import CLUSTER_KINDS, Cluster, MySQLCluster, PostgreSQLCluster
-from steersman_databases.api.backup_common import RecoverySettings
+from steersman_databases.api.backups.backup_common import RecoverySettings
 from steersman_databases.api.cluster_common import ClusterSpec, PoolerSettings, SqlReferences
 from steersman_databases.api.group import GROUP, EngineName, is_deletion_forced, is_paused
+from steersman_databases.api.postgresql_cluster import MAX_REPLICATION_SLOTS, ReplicationSlot
 from steersman_databases.engines.cluster_engine import (
     CLUSTER_DOMAIN,
     BootstrapDatabase,
     DataLossConsent,
     DeclaredCluster,
+    DeclaredSlot,
     PodTemplateSettings,
     RequestedOperations,
     SqlSource,
@@ -31,6 +33,12 @@ SWITCHOVER_ANNOTATION = f"{GROUP}/switchover"
 REPLACE_ANNOTATION = f"{GROUP}/replace-instance"
 RESTARTED_AT_ANNOTATION = f"{GROUP}/restarted-at"
 
+DEFAULT_SLOTS = 10
+"""Replication slots and WAL senders without a declared slot.
+
+Source: Patroni 4.0, "Dynamic Configuration Settings".
+"""
+
 _RESOURCES = ResourceRequirements(
     requests=FrozenDict[str, int | str]({"cpu": "100m", "memory": "384Mi"}),
     limits=FrozenDict[str, int | str]({"memory": "768Mi"}),
@@ -41,7 +49,7 @@ def declare(cluster: Cluster, operator_image: str, *, cluster_domain: str = CLUS
     """Declared state with defaults. `operator_image` is the operator's image for the version."""
     spec, names = cluster.spec, ClusterNames(cluster.key)
     additional = [s.name for s in spec.services.additional if s.role == "rw" and s.enabled]
-    name = cluster.metadata.name
+    name, slow = cluster.metadata.name, spec.monitoring.slow_statement_threshold
     declared = DeclaredCluster(
         key=cluster.key,
         uid=cluster.metadata.uid,
@@ -71,6 +79,7 @@ def declare(cluster: Cluster, operator_image: str, *, cluster_domain: str = CLUS
         archive_interval_seconds=(
             None if spec.backup is None else spec.backup.archive.interval_seconds(engine_of(type(cluster)))
         ),
+        slow_statement_seconds=None if slow is None else slow.seconds,
         backup_processes=1 if spec.backup is None else spec.backup.jobs.processes,
     )
     return _of_mysql(declared, cluster) if isinstance(cluster, MySQLCluster) else _of_postgresql(declared, cluster)
@@ -127,12 +136,27 @@ def _of_postgresql(declared: DeclaredCluster, cluster: PostgreSQLCluster) -> Dec
             required=settings.synchronous.required,
         ),
         bootstrap=_initdb_of_postgresql(declared.bootstrap, cluster),
-        parameters=settings.parameters,
+        parameters={**_slot_parameters(settings.replication_slots), **settings.parameters},
+        replication_slots=[
+            DeclaredSlot(slot.name, slot.plugin or "", slot.database or "") for slot in settings.replication_slots
+        ],
         preload_libraries=settings.shared_preload_libraries,
         hba_rules=settings.pg_hba,
         superuser_access=settings.enable_superuser_access,
         upgrade_image=spec.upgrade_image or "",
     )
+
+
+def _slot_parameters(slots: Sequence[ReplicationSlot]) -> dict[str, str]:
+    """Return the parameters that declared slots need.
+
+    The numbers are the same for each number of slots, so that only the first slot restarts the servers.
+    """
+    if not slots:
+        return {}
+    number = str(DEFAULT_SLOTS + MAX_REPLICATION_SLOTS)
+    limits = {"max_replication_slots": number, "max_wal_senders": number}
+    return {**limits, "wal_level": "logical"} if any(slot.plugin for slot in slots) else limits
 
 
 def _of_mysql(declared_cluster: DeclaredCluster, cluster: MySQLCluster) -> DeclaredCluster:

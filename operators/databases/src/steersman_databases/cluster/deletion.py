@@ -10,15 +10,23 @@ from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Secret
 from steersman.client import MergePatch
 from steersman.controller import remove_finalizer
 from steersman.meta import Object, ObjectKey
-from steersman_databases.cluster.state import AWAITING_RECOVERY, OUT_OF_SERVICE_TAINT, ClusterState, ordinal_of
+from steersman_databases.cluster.state import (
+    AWAITING_RECOVERY,
+    OUT_OF_SERVICE_TAINT,
+    RESTORING,
+    ClusterState,
+    ordinal_of,
+)
 from steersman_databases.core.cached_reads import get_live
 from steersman_databases.core.context import ClusterContext
-from steersman_databases.core.labels import belongs_to, cluster_selector
+from steersman_databases.core.data_ownership import has_pvc_owner
+from steersman_databases.core.labels import belongs_to, engine_selector
 from steersman_databases.core.outcome import DatabaseOutcome, ReconcileBlocked
 from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.features.certificates.model import pooler_certificate
 from steersman_databases.features.final_backup.model import Decision
 from steersman_databases.features.final_backup.stage import FinalBackup
+from steersman_databases.features.storage.specs import DELETE_AFTER
 from steersman_databases.features.storage.stage import VolumeReconciler
 
 FINALIZER = "databases.steersman.dev/data"
@@ -120,9 +128,9 @@ class ClusterDeletion:
             obj = await get_live(self._context.client, kind, key)
             if obj is None or not belongs_to(obj, self._context.declared):
                 continue
-            # A PVC without its labels is not observed. Objects with owners may give access to data, and go with those
-            # owners.
-            if deletes or (kind is Secret and not obj.metadata.owner_references):
+            # A PVC without its labels is not observed. Objects with a PVC as owner may give access to data, and go
+            # with it.
+            if deletes or (kind is Secret and not has_pvc_owner(obj)):
                 await self._context.delete(kind, obj)
                 deleted.append(f"{kind.api_resource.kind} {key.name}")
         if deleted:
@@ -131,9 +139,9 @@ class ClusterDeletion:
             self._context.events.normal(self._context.cluster, "DataDeleted", message)
 
     async def _delete_unrecovered(self, pvcs: Sequence[PersistentVolumeClaim]) -> Sequence[PersistentVolumeClaim]:
-        """Delete volumes of an incomplete recovery, and return the others."""
+        """Delete volumes of an incomplete recovery or restore, and return the others."""
         own = {AWAITING_RECOVERY: self._context.cluster.metadata.uid}.items()
-        ordinals = {ordinal_of(pvc) for pvc in pvcs if own <= pvc.metadata.labels.items()}
+        ordinals = {ordinal_of(pvc) for pvc in pvcs if own <= pvc.metadata.labels.items() or _is_unrestored(pvc)}
         for pvc in pvcs:
             if ordinal_of(pvc) in ordinals:
                 await self._context.delete(PersistentVolumeClaim, pvc)
@@ -165,7 +173,7 @@ class ClusterDeletion:
         found = await self._context.client.live.list(
             PersistentVolumeClaim,
             namespace=self._names.key.namespace,
-            label_selector=",".join(f"{k}={v}" for k, v in cluster_selector(self._context.declared).items()),
+            label_selector=",".join(f"{k}={v}" for k, v in engine_selector(self._context.declared).items()),
         )
         own = [pvc for pvc in found.items if belongs_to(pvc, self._context.declared)]
         return [claim for claim in own if self._names.ordinal_of_pvc(claim.metadata.name) is not None]
@@ -178,6 +186,12 @@ class ClusterDeletion:
             f"retained PVCs {kept} and their Secrets. To reuse them, create cluster {cluster.metadata.name} again. "
             "To delete the data, delete the PVCs",
         )
+
+
+def _is_unrestored(pvc: PersistentVolumeClaim) -> bool:
+    """Return True if a restore was filling it. An undo only reuses a volume with data."""
+    annotations = pvc.metadata.annotations
+    return RESTORING in annotations and DELETE_AFTER not in annotations
 
 
 def _stopping(running: Mapping[str, str], stuck: str | None = None) -> DatabaseOutcome:

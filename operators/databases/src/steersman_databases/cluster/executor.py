@@ -30,14 +30,17 @@ from steersman_databases.cluster.state import (
     ClusterState,
     Instance,
     build_state,
+    has_data,
     is_in_use,
     is_pvc_of,
+    ordinal_of,
 )
 from steersman_databases.core.cached_reads import get_cached_or_live, get_live
 from steersman_databases.core.context import ClusterContext, is_owned
-from steersman_databases.core.labels import belongs_to, cluster_labels
+from steersman_databases.core.labels import belongs_to, data_labels
 from steersman_databases.engines.cluster_engine import ClusterEngine
 from steersman_databases.engines.members import HaBackend, Member, Members
+from steersman_databases.features.restore_in_place.volumes import LineageVolumes
 from steersman_databases.features.storage.stage import VolumeReconciler
 from steersman_databases.specs.statefulset import InstanceSettings, instance_statefulset
 
@@ -58,7 +61,9 @@ class Snapshot:
     @property
     def pvcs_in_use(self) -> Sequence[PersistentVolumeClaim]:
         """PVCs of wanted data that are not being deleted."""
-        return [c for c in self.pvcs_present if c.metadata.deletion_timestamp is None]
+        restoring = {i.ordinal for i in self.state.restoring}
+        present = [c for c in self.pvcs_present if c.metadata.deletion_timestamp is None]
+        return [c for c in present if ordinal_of(c) not in restoring]
 
     @property
     def pvcs_present(self) -> Sequence[PersistentVolumeClaim]:
@@ -91,7 +96,7 @@ class InstanceExecutor:
         """Observe all objects. Objects in use that lost their labels, and so are not cached, get them back."""
         cached_pvcs = await self.observe()
         pvcs, store = (
-            await self._volumes.restore_labels(cached_pvcs.state),
+            await self._volumes.restore_labels(cached_pvcs.state, cached_pvcs.pvcs),
             await self._restore_dcs_labels(cached_pvcs.pvcs),
         )
         return await self.observe(pvcs, store) if pvcs or store else cached_pvcs
@@ -105,9 +110,7 @@ class InstanceExecutor:
                 continue
             if present.metadata.deletion_timestamp is None:
                 with suppress(NotFound):
-                    found.append(
-                        await self._context.restore_labels(ConfigMap, present, cluster_labels(self._declared))
-                    )
+                    found.append(await self._context.restore_labels(ConfigMap, present, data_labels(self._declared)))
         return found
 
     async def observe(
@@ -206,7 +209,8 @@ class InstanceExecutor:
     async def _create(self, state: ClusterState, ordinal: int) -> None:
         # PVCs first: they own the supporting objects, which are declared before the pod starts.
         recovery = self._declared.needs_recovery and not state.instances
-        created = await self._volumes.create(ordinal, for_recovery=recovery)
+        copies = any(map(has_data, state.instances))
+        created = await self._volumes.create(ordinal, for_recovery=recovery, for_copy=copies, lineage=state.lineage)
         if not created and (instance := state.instance(ordinal)) is not None:
             await self._apply_statefulset(state, instance, replicas=1)
 
@@ -236,7 +240,10 @@ class InstanceExecutor:
             # It was just promoted, and may be the only one with all committed transactions.
             return
         # PVCs first: without a mark they would be adopted, and the instance recreated, if this were interrupted here.
-        await self._volumes.mark_retired(instance)
+        if instance.lineage < state.lineage:
+            await LineageVolumes(self._context).retire_replaced(instance, state)
+        else:
+            await self._volumes.mark_retired(instance)
         if instance.statefulset is not None and instance.statefulset.metadata.deletion_timestamp is None:
             await self._context.delete(StatefulSet, instance.statefulset)
         name = self._name(action.instance)

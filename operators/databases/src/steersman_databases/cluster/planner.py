@@ -23,12 +23,21 @@ from steersman_databases.cluster.actions import (
     StopInstance,
     Wait,
 )
-from steersman_databases.cluster.rules import failed_instances, requests, rolling_update, scaling, switchover_attempts
-from steersman_databases.cluster.state import OUT_OF_SERVICE_TAINT, ClusterState, Instance, awaits_recovery
+from steersman_databases.cluster.rules import (
+    failed_instances,
+    image_contract,
+    last_volume,
+    requests,
+    rolling_update,
+    scaling,
+    switchover_attempts,
+)
+from steersman_databases.cluster.state import OUT_OF_SERVICE_TAINT, ClusterState, Instance, awaits_recovery, has_data
 from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.engines.members import MemberState
 from steersman_databases.features.major_upgrade import model as major_upgrade_model
 from steersman_databases.features.parameters import model as parameters_model
+from steersman_databases.features.restore_in_place import model as restore_in_place_model
 
 _PREVIOUS_PRIMARY_START_TIMEOUT = timedelta(minutes=5)
 # Longer than a member takes from the claim of the bootstrap to the report of it.
@@ -44,7 +53,7 @@ def next_action(cluster: DeclaredCluster, state: ClusterState) -> Action | Wait 
     An interrupted removal continues only if the instance would be removed now. Meanwhile it may be the primary,
     or the only one with all committed transactions.
     """
-    step = _decide(cluster, state)
+    step = image_contract.guard(cluster, state, last_volume.guard(cluster, state, _decide(cluster, state)))
     removed = step.instance if isinstance(step, RemoveInstance) else None
     kept = next((i for i in state.instances if i.removal_interrupted and i.ordinal != removed), None)
     return step if kept is None else CancelRemoval(kept.ordinal)
@@ -54,6 +63,9 @@ def _decide(cluster: DeclaredCluster, state: ClusterState) -> Action | Wait | No
     state, previous = major_upgrade_model.split_by_version(cluster, state)
     if previous and state.primary is not None:
         return RemoveInstance(previous[0].ordinal, f"the data are upgraded to PostgreSQL {cluster.version}")
+    state, replaced = restore_in_place_model.split_by_lineage(state)
+    if replaced and state.primary is not None:
+        return RemoveInstance(replaced[0].ordinal, "a restore replaced its data")
     for rule in (
         _bootstrap,
         _recover,
@@ -72,6 +84,7 @@ def _decide(cluster: DeclaredCluster, state: ClusterState) -> Action | Wait | No
         _require_healthy,
         failed_instances.switch_from_lost_primary,
         scaling.scale_down,
+        last_volume.keep,
         _require_disk_space,
         rolling_update.await_resize,
         parameters_model.restart,
@@ -87,10 +100,13 @@ def _decide(cluster: DeclaredCluster, state: ClusterState) -> Action | Wait | No
 
 
 def _bootstrap(cluster: DeclaredCluster, state: ClusterState) -> Action | Wait | None:
-    """Create the first instance alone until it has initialized the data. If all data are lost, start again."""
+    """Create the first instance alone until it has initialized the data.
+
+    Without any data, start again: no data have been served, or a user accepts their loss. See `cluster.data_loss`.
+    """
     if not state.instances:
         return None if cluster.hibernated else CreateInstance(state.next_ordinal)
-    if all(i.data is None for i in state.instances):
+    if not any(map(has_data, state.instances)):
         return RemoveInstance(state.instances[0].ordinal, "all volumes are lost", has_failed=True)
     return None
 
@@ -108,13 +124,12 @@ def _hibernate(cluster: DeclaredCluster, state: ClusterState) -> Action | Wait |
 
 
 def stop_all(
-    cluster: DeclaredCluster, state: ClusterState, reason: Literal["Hibernating", "Upgrading"]
+    cluster: DeclaredCluster, state: ClusterState, reason: Literal["Hibernating", "Restoring", "Upgrading"]
 ) -> Action | Wait | None:
     """Stop all instances, the primary last, so that it has every transaction. None if no pod is left.
 
-    A pod that cannot end, on a lost node, does not prevent hibernation. Before an upgrade the primary serves until
-    that
-    node returns or is given up, since nothing could be upgraded meanwhile.
+    A pod that cannot end, on a lost node, does not prevent hibernation. Before an upgrade or a restore the primary
+    serves until that node returns or is given up, since nothing could be done meanwhile.
     """
     primary = state.members.leader
     for instance in state.instances:
@@ -122,7 +137,7 @@ def stop_all(
             return StopInstance(instance.ordinal)
     running = [i for i in state.instances if i.ordinal != primary and i.pod is not None]
     overdue = [i for i in running if _is_overdue(i, state)]
-    if running and (reason == "Upgrading" or len(overdue) < len(running)):
+    if running and (reason != "Hibernating" or len(overdue) < len(running)):
         return Wait(reason, f"{_waiting_to_stop(cluster, state, running)} before the primary")
     for instance in state.instances:
         if not instance.stopped:
@@ -285,7 +300,8 @@ def _require_healthy(cluster: DeclaredCluster, state: ClusterState) -> Action | 
     if _is_switching_over(state):
         return Wait("RollingOut", "a switchover is in progress")
     if rolling_update.lacks_standbys(cluster, state):
-        return Wait("NoSynchronousStandby", "waiting for a standby to become synchronous")
+        waiting = Wait("NoSynchronousStandby", "waiting for a standby to become synchronous")
+        return _report_fenced(cluster, state) or waiting
     return None
 
 

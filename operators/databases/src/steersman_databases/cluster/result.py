@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from steersman_databases.api import Cluster
-from steersman_databases.api.automation import AutomationStatus
-from steersman_databases.api.backup_common import ClusterBackupStatus
-from steersman_databases.api.cluster_common import ClusterPhase, SizingStatus
+from steersman_databases.api.autopilot.sizing import SizingStatus
+from steersman_databases.api.autopilot.tuning import TuningStatus
+from steersman_databases.api.backups.backup_common import ClusterBackupStatus
+from steersman_databases.api.cluster_common import ClusterPhase
 from steersman_databases.api.read_replicas import ReadReplicasStatus
 from steersman_databases.cluster.executor import Snapshot
-from steersman_databases.cluster.state import ClusterState
+from steersman_databases.cluster.state import ClusterState, has_data, served_identity
 from steersman_databases.cluster.status.conditions import ConditionSet
+from steersman_databases.core.automation import AutomationReport
 from steersman_databases.core.context import ClusterContext
 from steersman_databases.core.outcome import RESYNC_SECONDS
 from steersman_databases.features.certificates.stage import (
@@ -40,8 +42,10 @@ class ReconcileResult:
     backup_observed: bool = False
     sizing: SizingStatus | None = None
     maintenance: Maintenance = field(default_factory=Maintenance)
-    automation: tuple[AutomationStatus, ...] | None = None
+    automation: AutomationReport = field(default_factory=AutomationReport)
     growth_announced: bool = False
+    tuning: TuningStatus | None = None
+    tuning_observed: bool = False
     read_replicas: ReadReplicasStatus | None = None
     read_replicas_observed: bool = False
 
@@ -60,4 +64,10 @@ def data_state_of(cluster: Cluster, snapshot: Snapshot) -> ClusterData:
     """State of the PVCs, for Secrets that live with the data."""
     # Between a major upgrade and the new server's first start the members report no system identifier.
     initialized = snapshot.state.members.is_initialized or was_provisioned(cluster)
-    return ClusterData(pvcs=snapshot.pvcs_in_use, pvcs_present=snapshot.pvcs, is_initialized=initialized)
+    return ClusterData(
+        pvcs=snapshot.pvcs_in_use,
+        pvcs_present=snapshot.pvcs,
+        is_initialized=initialized,
+        identity=served_identity(snapshot.state),
+        is_new=not any(map(has_data, snapshot.state.instances)),
+    )

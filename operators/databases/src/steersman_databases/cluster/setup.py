@@ -25,14 +25,14 @@ from steersman.api.storage_v1 import StorageClass
 from steersman.controller import ReconcilerContext, annotations_changed, any_of, generation_changed
 from steersman.manager import Manager
 from steersman.meta import Object, ObjectKey
-from steersman_databases.api import CLUSTER_KINDS, Backup, Cluster
+from steersman_databases.api import CLUSTER_KINDS, Backup, Cluster, Restore
 from steersman_databases.cluster.controller import ClusterReconciler
 from steersman_databases.cluster.declared import engine_of
-from steersman_databases.cluster.engine_parts import EngineParts
 from steersman_databases.cluster.executor import CLUSTER_INDEX
-from steersman_databases.cluster.kind_adapter import C, KindAdapter
-from steersman_databases.cluster.metrics import ControllerMetrics
-from steersman_databases.cluster.predicates import is_significant
+from steersman_databases.cluster.parts.engine_parts import EngineParts
+from steersman_databases.cluster.parts.kind_adapter import C, KindAdapter
+from steersman_databases.cluster.parts.metrics import ControllerMetrics
+from steersman_databases.cluster.parts.predicates import is_significant
 from steersman_databases.core.database_naming import database_of
 from steersman_databases.core.outcome import MAX_CONCURRENT_RECONCILES, RESYNC_SECONDS
 from steersman_databases.engines.mysql.cluster_engine import MySQLEngine as MySQLServers
@@ -47,7 +47,14 @@ from steersman_databases.engines.postgresql.config.settings_catalog import catal
 from steersman_databases.engines.postgresql.ha.backend import PatroniBackend
 from steersman_databases.engines.postgresql.ha.tls_probe import served_fingerprint
 from steersman_databases.engines.postgresql.ha.wal_retention import is_wal_missing
-from steersman_databases.engines.postgresql.sql.system_accounts import ensure_accounts
+from steersman_databases.engines.postgresql.sql.accounts.system_accounts import ensure_accounts
+from steersman_databases.engines.postgresql.sql.health.inactive_slots import drop_inactive_slot
+from steersman_databases.engines.postgresql.sql.health.wal_receiver import end_wal_receiver, received_wal
+from steersman_databases.engines.postgresql.sql.health.wraparound import (
+    end_transaction,
+    inspect_transaction_ids,
+    vacuum_oldest_tables,
+)
 from steersman_databases.engines.postgresql.sql.upgrade_inventory import upgrade_inventory
 from steersman_databases.features.access import rbac
 from steersman_databases.features.backup import stage as backup_stage
@@ -55,12 +62,15 @@ from steersman_databases.features.backup.queries import cluster_key
 from steersman_databases.features.bootstrap import stage as bootstrap_stage
 from steersman_databases.features.certificates import stage as certificates_stage
 from steersman_databases.features.final_backup import stage as final_backup_stage
+from steersman_databases.features.healing.servers import HealingQueries
 from steersman_databases.features.major_upgrade import stage as major_upgrade_stage
 from steersman_databases.features.monitoring.specs import PodMonitor
 from steersman_databases.features.pooler import stage as pooler_stage
 from steersman_databases.features.pooler.admin_console import run_command
 from steersman_databases.features.read_replicas.reports import get_report
 from steersman_databases.features.recovery import stage as recovery_stage
+from steersman_databases.features.restore_in_place import stage as restore_in_place_stage
+from steersman_databases.features.tuning.figures import get_metrics
 from steersman_databases.sql.inspector.server_inspector import ServerInspector
 from steersman_databases.sql.server_resolver import SqlEngineFactory
 
@@ -92,7 +102,22 @@ def postgresql_engine(context: ReconcilerContext) -> EngineParts:
         is_wal_missing,
         validate,
     )
-    return EngineParts(PostgreSQLServers(), topology, *queries, get_read_replica_report=get_report)
+    healing = HealingQueries(
+        drop_inactive_slot=drop_inactive_slot,
+        inspect_transaction_ids=inspect_transaction_ids,
+        vacuum_oldest_tables=vacuum_oldest_tables,
+        end_transaction=end_transaction,
+        received_wal=received_wal,
+        end_wal_receiver=end_wal_receiver,
+    )
+    return EngineParts(
+        PostgreSQLServers(),
+        topology,
+        *queries,
+        get_read_replica_report=get_report,
+        get_metrics=get_metrics,
+        healing=healing,
+    )
 
 
 def mysql_engine(context: ReconcilerContext) -> EngineParts:
@@ -102,6 +127,7 @@ def mysql_engine(context: ReconcilerContext) -> EngineParts:
         GroupReplicationBackend(context.client),
         list_settings=mysql_catalog,
         ensure_system_accounts=mysql_furnishing,
+        get_metrics=get_metrics,
     )
 
 
@@ -140,6 +166,7 @@ def setup_clusters(
         .watches(Pod, mapped, is_significant)
         .watches(ConfigMap, mapped, is_significant)
         .watches(Backup, _mapper_of_backups(adapter.kind))
+        .watches(Restore, _mapper_of_restores(adapter.kind))
         .source(inspector.events_for(adapter.kind.api_resource.kind))
         .needs(StatefulSet, "delete")
         .needs(Service, "delete")
@@ -169,6 +196,7 @@ def setup_clusters(
         bootstrap_stage.permit,
         major_upgrade_stage.permit,
         recovery_stage.permit,
+        restore_in_place_stage.permit,
         final_backup_stage.permit,
         backup_stage.permit,
     ):
@@ -182,6 +210,17 @@ def setup_clusters(
 def _mapper_of_backups(kind: type[Cluster]) -> Callable[[Backup], tuple[ObjectKey, ...]]:
     """Map a `Backup` to its cluster of this kind."""
     return lambda backup: (cluster_key(backup),) if backup.source_kind == kind.api_resource.kind else ()
+
+
+def _mapper_of_restores(kind: type[Cluster]) -> Callable[[Restore], tuple[ObjectKey, ...]]:
+    """Map a `Restore` to its cluster of this kind."""
+
+    def mapped(restore: Restore) -> tuple[ObjectKey, ...]:
+        reference = restore.spec.cluster_ref
+        own = reference.kind == kind.api_resource.kind
+        return (ObjectKey(restore.metadata.namespace, reference.name),) if own else ()
+
+    return mapped
 
 
 def _mapper_for_engine(engine: str) -> Callable[[Object], tuple[ObjectKey, ...]]:

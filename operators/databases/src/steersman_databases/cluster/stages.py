@@ -23,17 +23,20 @@ from steersman_databases.cluster.actions import (
     SwitchOver,
     Wait,
 )
+from steersman_databases.cluster.data_loss import DataRecord
 from steersman_databases.cluster.declared import pooler_of
-from steersman_databases.cluster.engine_parts import EngineParts
 from steersman_databases.cluster.executor import InstanceExecutor, Snapshot
-from steersman_databases.cluster.kind_adapter import C, KindAdapter
+from steersman_databases.cluster.parts.engine_parts import EngineParts
+from steersman_databases.cluster.parts.kind_adapter import C, KindAdapter
 from steersman_databases.cluster.planner import next_action
 from steersman_databases.cluster.result import ReconcileResult, data_state_of, was_provisioned
+from steersman_databases.cluster.rules import image_contract
 from steersman_databases.cluster.rules.wal_gap import WalGapDetector
 from steersman_databases.cluster.state import ClusterState
 from steersman_databases.cluster.status import conditions as status_conditions
 from steersman_databases.cluster.status.conditions import ConditionSet
 from steersman_databases.cluster.status.poolers import evaluate_poolers
+from steersman_databases.cluster.status.storage import evaluate_storage
 from steersman_databases.core.context import ClusterContext
 from steersman_databases.core.outcome import ReconcileBlocked
 from steersman_databases.features.access.stage import SupportingObjects
@@ -48,6 +51,10 @@ from steersman_databases.features.certificates.stage import (
     SecretsReconciler,
     certificate_request,
 )
+from steersman_databases.features.healing import crash_stage
+from steersman_databases.features.healing.slots_stage import InactiveSlots
+from steersman_databases.features.healing.stuck_stage import StuckReplicas
+from steersman_databases.features.healing.wraparound_stage import WraparoundPrevention
 from steersman_databases.features.in_place_resize.stage import PodResizer
 from steersman_databases.features.major_upgrade.stage import MajorUpgrade
 from steersman_databases.features.monitoring.queries_stage import ensure_queries
@@ -62,11 +69,14 @@ from steersman_databases.features.pooler.stage import (
 )
 from steersman_databases.features.read_replicas.stage import ReadReplicaStage
 from steersman_databases.features.recovery.stage import RecoveryStage
+from steersman_databases.features.restore_in_place.stage import RestoreInPlace
 from steersman_databases.features.services.rw_endpoints import points_to_leader, reconcile
 from steersman_databases.features.services.specs import declared_services, reserved_conflicts
 from steersman_databases.features.storage.growth_stage import StorageClasses, VolumeGrowth
 from steersman_databases.features.storage.stage import VolumeReconciler
 from steersman_databases.features.system_accounts.stage import SystemAccounts
+from steersman_databases.features.tuning.stage import TuningReconciler
+from steersman_databases.features.vertical_scaling.stage import VerticalScaling
 from steersman_databases.sql.inspector.server_inspector import ServerInspector
 from steersman_databases.sql.kubernetes_cluster_id import KubernetesClusterId
 from steersman_databases.sql.server_resolver import ServerResolver, SqlEngineFactory
@@ -74,10 +84,12 @@ from steersman_databases.sql.server_resolver import ServerResolver, SqlEngineFac
 
 @dataclass(frozen=True, slots=True)
 class Executors:
-    """Components that execute an action."""
+    """Components of one reconcile that change instances."""
 
     executor: InstanceExecutor
     major_upgrade: MajorUpgrade
+    restore: RestoreInPlace
+    vertical_scaling: VerticalScaling
 
 
 class ClusterStages(Generic[C]):
@@ -137,7 +149,18 @@ class ClusterStages(Generic[C]):
         self._wal_gaps = (
             None if is_wal_missing is None else WalGapDetector(self._engine_parts.engine, clock, is_wal_missing)
         )
+        healing, limit = engine_parts.healing, engine_parts.automation
+        self._inactive_slots = None if healing is None else InactiveSlots(engine_parts.engine, healing, limit)
+        self._stuck_replicas = (
+            None if healing is None else StuckReplicas(engine_parts.engine, engine_parts.ha_backend, healing, limit)
+        )
+        self._wraparound = (
+            None if healing is None else WraparoundPrevention(engine_parts.engine, clock, healing, limit)
+        )
         self._storage_classes = StorageClasses(client, clock)
+        self.tuning = TuningReconciler(
+            self._engine_parts.engine, clock, self._engine_parts.get_metrics, self._engine_parts.automation
+        )
         self._backup = BackupServices(self.store_secrets, engine_parts.claim_path, backup_metrics)
         self._bootstrap = BootstrapReconciler(client, adapter.kind, self._engine_parts.engine, resolver, inspector)
 
@@ -150,11 +173,16 @@ class ClusterStages(Generic[C]):
             context, declared=replace(context.declared, read_replicas=await read_replicas.slot_numbers())
         )
         volumes, provisioned = VolumeReconciler(context), was_provisioned(cluster)
+        record = DataRecord(context, cluster)
+        await record.require_data(snapshot)
         volumes.check_adoptable(snapshot.pvcs_in_use, was_provisioned=provisioned)
         # First: whatever fails below, a full volume must grow.
         growth = VolumeGrowth(context, cluster, self._storage_classes, self._engine_parts.automation)
         outcome = await growth.ensure(state, conditions)
-        report.automation, report.growth_announced = outcome.automation, outcome.announced
+        report.automation.record(("Storage", "WalStorage"), outcome.automation)
+        report.growth_announced = outcome.announced
+        resources = await executors.vertical_scaling.ensure(state, report.maintenance.schedule, conditions)
+        report.automation.record(["Resources"], resources)
         storage = await volumes.resize(state.instances)
         conditions.set("VolumesResized", storage.reason == "SizeMatches", storage.reason, storage.message)
         cluster_credentials = await self._ensure_credentials(context, cluster, snapshot, conditions)
@@ -170,14 +198,31 @@ class ClusterStages(Generic[C]):
         )
         status_conditions.evaluate_ca_trust(context.declared, state, distrusting, conditions)
         state = state.with_distrusting({uid for uid, waits_for_user in distrusting.items() if waits_for_user})
-        if snapshot.pvcs_in_use:
-            await supporting.ensure_dcs(snapshot)
+        # The configuration of members is a part of the contract with their image.
+        if snapshot.pvcs_in_use and not image_contract.unsupported(state):
+            await supporting.ensure_dcs(snapshot, partial(self._recreated_state, record))
             # Before the first member exists: it reads them when it initializes the data.
+            mode = crash_stage.crash_loop_mode(cluster, self._engine_parts.automation)
+            crash_loop = crash_stage.report_crash_loop(context, mode, state, conditions)
+            report.automation.record(["CrashLoops"], [] if crash_loop is None else [crash_loop])
             sync = await self._parameters.ensure(
-                context, state, cluster_credentials.certificates, conditions, was_provisioned=provisioned
+                context,
+                state,
+                cluster_credentials.certificates,
+                conditions,
+                was_provisioned=provisioned,
+                reverts_crashes=mode == "Automatic",
             )
             report.awaiting_reload, state = not sync.done, replace(state, config_unreadable=sync.config_unreadable)
             report.maintenance.report(conditions)
+        if self._inactive_slots is not None:
+            certificates = cluster_credentials.certificates
+            slots = await self._inactive_slots.ensure(context, cluster, state, certificates, conditions)
+            report.automation.record(["InactiveSlots"], [] if slots is None else [slots])
+        if self._stuck_replicas is not None:
+            certificates = cluster_credentials.certificates
+            stuck = await self._stuck_replicas.ensure(context, cluster, state, certificates, conditions)
+            report.automation.record(["StuckReplicas"], [] if stuck is None else [stuck])
         if self._wal_gaps is not None:
             state = await self._wal_gaps.detect(context.declared.key, state, cluster_credentials.certificates)
         await volumes.delete_retired(snapshot.pvcs, state)
@@ -193,6 +238,8 @@ class ClusterStages(Generic[C]):
         await resizer.ensure(state)
         step = await executors.major_upgrade.resume(state, conditions, awaiting_reload=report.awaiting_reload)
         if step is None:
+            step = await executors.restore.resume(state, snapshot.pvcs, conditions)
+        if step is None:
             step = await executors.major_upgrade.start(
                 state, cluster_credentials.certificates, conditions, next_action(context.declared, state)
             )
@@ -203,7 +250,8 @@ class ClusterStages(Generic[C]):
         if isinstance(step, SwitchOver):
             await switchover_record.record_intent(context, cluster, step, state)
         if pooler_of(cluster) is not None:
-            clients_wait = interrupts_clients(step, state) or conditions.has_reason("Available", "Upgrading")
+            stopped = any(conditions.has_reason("Available", reason) for reason in ("Restoring", "Upgrading"))
+            clients_wait = interrupts_clients(step, state) or stopped
             await self._pause_or_resume_poolers(
                 context, state, cluster_credentials.certificates, poolers, hold=clients_wait
             )
@@ -224,12 +272,28 @@ class ClusterStages(Generic[C]):
             report.read_replicas = await read_replicas.ensure(state, authorities, pending)
             report.maintenance.report(conditions)
             report.read_replicas_observed = True
+            # Requests of metrics may take seconds, too.
+            report.tuning, entry = await self.tuning.observe(context, cluster, state, authorities)
+            report.automation.record(("Tuning",), () if entry is None else (entry,))
+            report.tuning_observed = True
         requested = context.declared.requests.switchover or state.members.switchover_request is not None
         primary = state.primary
         if not requested and (step is None or isinstance(step, Wait)) and primary is not None and primary.pod_ready:
             # A server that is about to stop may not respond for long, and poolers would wait for it as well.
             await self._reconcile_sql(context, cluster, state, cluster_credentials, conditions)
+            if self._wraparound is not None:
+                certificates = cluster_credentials.certificates
+                entries = await self._wraparound.ensure(context, cluster, state, certificates, conditions)
+                if entries is not None:
+                    report.automation.record(["Wraparound"], entries)
         return step
+
+    async def _recreated_state(
+        self, record: DataRecord, snapshot: Snapshot
+    ) -> tuple[ObjectKey, Mapping[str, str]] | None:
+        """Return the annotations to recreate the members' lost state with. None before data were served."""
+        identity = await record.identity_on_volumes(snapshot)
+        return self._engine_parts.ha_backend.recreated_state(record.cluster.key, identity) if identity else None
 
     async def _reconcile_sql(
         self,
@@ -342,7 +406,7 @@ class ClusterStages(Generic[C]):
     def evaluate_conditions(self, context: ClusterContext, state: ClusterState, report: ReconcileResult) -> None:
         """Set the conditions that follow from the observed state alone."""
         status_conditions.evaluate_available(context.declared, state, report.conditions)
-        status_conditions.evaluate_storage(context.declared, state, report.conditions)
+        evaluate_storage(context.declared, state, report.conditions)
         status_conditions.evaluate_upgraded(context.declared, state, report.operator_image, report.conditions)
         report.maintenance.report(report.conditions)
         self._adapter.evaluate(context.declared, state, report.conditions)
@@ -354,8 +418,12 @@ class ClusterStages(Generic[C]):
         self._pooler_reconciler.forget(cluster)
         self._parameters.forget(cluster)
         self._bootstrap.forget(cluster)
+        self.tuning.forget(cluster)
         self._backup.metrics.forget(cluster)
-        for each in (self._certificate_reloader, self._system_accounts, self._wal_gaps):
+        for each in (
+            *(self._certificate_reloader, self._system_accounts, self._wal_gaps),
+            *(self._stuck_replicas, self._wraparound),
+        ):
             if each is not None:
                 each.forget(cluster)
 

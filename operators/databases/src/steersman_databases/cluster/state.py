@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from steersman.api.apps_v1 import StatefulSet
-from steersman.api.core_v1 import PersistentVolumeClaim, PersistentVolumeClaimCondition, Pod
+from steersman.api.core_v1 import PersistentVolumeClaim, PersistentVolumeClaimCondition, Pod, PodTemplateSpec
 from steersman.meta import Object, is_true
 from steersman_databases.engines.members import Member, Members
 from steersman_databases.engines.naming import INSTANCE_LABEL, ClusterNames
@@ -23,6 +23,11 @@ A running pod can change these.
 """
 PULL_HASH = "databases.steersman.dev/image-pull-hash"
 """On templates and pods: hash of the image pull settings, if declared."""
+IMAGE = "databases.steersman.dev/image"
+"""On templates and pods: image of the server before admission.
+
+A webhook may rewrite that of the container.
+"""
 FENCED_INSTANCE = "databases.steersman.dev/fenced"
 """On templates and pods: `"true"` if no server is started."""
 MAJOR_LABEL = "databases.steersman.dev/major-version"
@@ -33,6 +38,18 @@ AWAITING_RECOVERY = "databases.steersman.dev/awaiting-recovery"
 """On data PVCs: UID of the cluster whose recovery fills the volume.
 
 No server starts on it before that.
+"""
+AWAITING_COPY = "databases.steersman.dev/awaiting-copy"
+"""On data PVCs of new replicas until their copy is complete."""
+LINEAGE = "databases.steersman.dev/lineage"
+"""Annotation of data PVCs: number of restores in place behind their data.
+
+The highest number is that of the cluster's data. Without the annotation it is 0.
+"""
+RESTORING = "databases.steersman.dev/restoring"
+"""Annotation of data PVCs: UID of the `Restore` that fills the volume.
+
+The instance does not exist for the cluster before that. One write then removes this and sets the lineage.
 """
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 """Taint that declares a node lost. Source: Kubernetes, non-graceful node shutdown."""
@@ -61,6 +78,17 @@ class Instance:
     distrusts_ca: bool = False
     wal_missing: bool = False
     not_following_reason: str = ""
+
+    @property
+    def lineage(self) -> int:
+        """Number of restores in place behind its data."""
+        text = "" if self.data is None else self.data.metadata.annotations.get(LINEAGE, "")
+        return int(text) if text.isascii() and text.isdecimal() else 0
+
+    @property
+    def restoring(self) -> str:
+        """UID of the `Restore` that fills its volume, or ""."""
+        return "" if self.data is None else self.data.metadata.annotations.get(RESTORING, "")
 
     @property
     def is_controlled(self) -> bool:
@@ -144,8 +172,8 @@ class Instance:
 
     @property
     def image(self) -> str:
-        """Image of its pod; empty without a pod."""
-        return next((c.image or "" for c in self.pod.spec.containers), "") if self.pod is not None else ""
+        """Requested image of its pod; empty without a pod."""
+        return "" if self.pod is None else requested_image(self.pod)
 
     @property
     def restart_hash(self) -> str:
@@ -211,6 +239,11 @@ class Instance:
         return None
 
 
+def requested_image(pod: Pod | PodTemplateSpec) -> str:
+    """Return the image of the server that the operator requested."""
+    return pod.metadata.annotations.get(IMAGE) or next((c.image or "" for c in pod.spec.containers), "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchoverAttempt:
     """Last switchover that was decided: target, time, and declaration.
@@ -231,7 +264,8 @@ class SwitchoverAttempt:
 class ClusterState:
     """Instances of a cluster by ordinal, member status, and time.
 
-    `used` are all ordinals in use, retired PVCs included. `attempt` has not succeeded, or not yet. With
+    `used` are all ordinals in use, retired PVCs included. `restoring` are volumes that a restore in place fills, and
+    that are no instances yet. `attempt` has not succeeded, or not yet. With
     `config_unreadable`, a running server could not read some of the configuration that servers read at start;
     None if unknown.
     """
@@ -240,6 +274,7 @@ class ClusterState:
     members: Members
     used_ordinals: frozenset[int]
     now: datetime
+    restoring: Sequence[Instance] = ()
     attempt: SwitchoverAttempt | None = None
     config_unreadable: bool | None = None
 
@@ -248,6 +283,11 @@ class ClusterState:
         """The primary, ready or not."""
         member = self.members.primary
         return None if member is None else self.instance(member.instance)
+
+    @property
+    def lineage(self) -> int:
+        """Lineage of the cluster's data. Restores left others behind."""
+        return max((i.lineage for i in self.instances), default=0)
 
     def instance(self, ordinal: int) -> Instance | None:
         return next((i for i in self.instances if i.ordinal == ordinal), None)
@@ -301,6 +341,17 @@ def is_lost(instance: Instance) -> bool:
     return any(c is None or c.status.phase == "Lost" or c.metadata.deletion_timestamp is not None for c in pvcs)
 
 
+def has_data(instance: Instance) -> bool:
+    """Return True if its volume may have complete data."""
+    data = instance.data
+    return data is not None and data.status.phase != "Lost" and AWAITING_COPY not in data.metadata.labels
+
+
+def served_identity(state: ClusterState) -> str:
+    """Return the identity of the primary's data, or ""."""
+    return "" if state.primary is None else state.members.data_identity
+
+
 def build_state(
     *,
     statefulsets: Iterable[StatefulSet],
@@ -316,7 +367,7 @@ def build_state(
     in_use = [c for c in present if is_in_use(c, statefulsets_by_ordinal)]
     data = _by_number(c for c in in_use if c.metadata.name.startswith("data-"))
     wal = _by_number(c for c in in_use if c.metadata.name.startswith("wal-"))
-    instances = tuple(
+    found = tuple(
         Instance(
             ordinal=n,
             statefulset=statefulsets_by_ordinal.get(n),
@@ -329,7 +380,13 @@ def build_state(
         for n in sorted({*statefulsets_by_ordinal, *data})
     )
     used_ordinals = {*statefulsets_by_ordinal, *pods_by_ordinal, *_by_number(present)}
-    return ClusterState(instances=instances, members=members, used_ordinals=frozenset(used_ordinals), now=now)
+    return ClusterState(
+        instances=tuple(i for i in found if not i.restoring),
+        members=members,
+        used_ordinals=frozenset(used_ordinals),
+        now=now,
+        restoring=tuple(i for i in found if i.restoring),
+    )
 
 
 def _by_number(objects: Iterable[T]) -> Mapping[int, T]:

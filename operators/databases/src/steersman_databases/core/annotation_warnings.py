@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from steersman.controller import EventRecorder
 from steersman.meta import Object, ObjectKey
+from steersman_databases.api.autopilot.maintenance import MAINTENANCE_UNTIL_ANNOTATION, maintenance_until
 from steersman_databases.api.group import invalid_booleans
-from steersman_databases.api.maintenance import MAINTENANCE_UNTIL_ANNOTATION, maintenance_until
 from steersman_databases.cluster.declared import FENCED_INSTANCES_ANNOTATION, requested_fences
 from steersman_databases.cluster.state import ClusterState
 from steersman_databases.engines.cluster_engine import DeclaredCluster

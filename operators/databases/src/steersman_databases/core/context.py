@@ -10,11 +10,13 @@ from steersman.cache import CachedClient
 from steersman.client import MergePatch, Propagation
 from steersman.controller import EventRecorder
 from steersman.errors import NotFound
-from steersman.meta import ApplyConfiguration, Object, ObjectKey
+from steersman.meta import ApplyConfiguration, Object, ObjectKey, OwnerReference, to_builtins
 from steersman.observability.runtime import Clock
+from steersman_databases.api.group import ADOPT_ANNOTATION, is_adoption_requested
 from steersman_databases.core.api_errors import DeferredErrors
 from steersman_databases.core.apply_drift import comparable, repair_patch, requires_recreation
 from steersman_databases.core.cached_reads import get_cached_or_live, get_live
+from steersman_databases.core.database_naming import TRACKING_LABEL, database_of, is_of_database
 from steersman_databases.core.labels import belongs_to
 from steersman_databases.core.outcome import ReconcileBlocked
 from steersman_databases.engines.cluster_engine import DeclaredCluster
@@ -84,10 +86,19 @@ class ClusterContext:
             return
         await self.delete(kind, present)
 
-    async def delete(self, kind: type[T], obj: T, *, propagation: Propagation = "Background") -> None:
-        """Delete exactly this object, if it still exists."""
+    async def delete(
+        self, kind: type[T], obj: T, *, propagation: Propagation = "Background", unchanged: bool = False
+    ) -> None:
+        """Delete exactly this object, if it still exists.
+
+        Args:
+            unchanged: raise Conflict if it has changed since it was observed.
+        """
+        metadata, version = obj.metadata, obj.metadata.resource_version if unchanged else ""
         try:
-            await self.client.delete(kind, obj.key, uid=obj.metadata.uid, propagation=propagation)
+            await self.client.delete(
+                kind, obj.key, uid=metadata.uid, resource_version=version or "", propagation=propagation
+            )
         except NotFound:
             # A conflict is different: the present object, perhaps another one of this name, must be read again.
             return
@@ -100,9 +111,32 @@ class ClusterContext:
         reference = obj.controller_reference
         return reference is not None and reference.uid == self.cluster.metadata.uid
 
-    def require_controlled(self, obj: Object) -> None:
-        """Check that the cluster controls the object. Raises ReconcileBlocked."""
+    def may_control(self, obj: Object) -> bool:
+        """Return True if this cluster controls the object, or may adopt it."""
+        return self.controls(obj) or (is_adoption_requested(self.cluster) and self._is_restored(obj))
+
+    def _is_restored(self, obj: Object) -> bool:
+        """Return True if it has labels of this cluster and no controller.
+
+        A backup tool has restored it without its owner references.
+        """
+        names = self.declared.names
+        groups = (names.key, ObjectKey(names.key.namespace, names.read_replica_group))
+        is_own = any(key in groups for key in database_of(obj)) and not is_of_database(obj)
+        return is_own and obj.controller_reference is None
+
+    async def require_control(self, kind: type[T], obj: T) -> T:
+        """Adopt the object, unless the cluster controls it. Raises ReconcileBlocked."""
+        self.require_controlled(obj)
         if self.controls(obj):
+            return obj
+        adopted = await self.client.patch(kind, obj.key, adoption_patch(obj, self.cluster))
+        self.emit_updated(kind, obj.key)
+        return adopted
+
+    def require_controlled(self, obj: Object) -> None:
+        """Require that the cluster controls or may adopt the object."""
+        if self.may_control(obj):
             return
         kind, name = type(obj).api_resource.kind, obj.metadata.name
         reference = obj.controller_reference
@@ -113,7 +147,7 @@ class ClusterContext:
                 f"{kind} {name} belongs to a previous cluster of this name: waiting for the garbage collector to "
                 "delete it",
             )
-        raise name_conflict(obj)
+        raise name_conflict(obj, self.declared.kind if self._is_restored(obj) else "")
 
     def require_labels(self, obj: Object, claims: Iterable[Object] = ()) -> None:
         """Check that an object without controller belongs to the cluster.
@@ -131,11 +165,16 @@ class ClusterContext:
             raise name_conflict(obj)
 
     async def restore_labels(self, kind: type[T], obj: T, labels: Mapping[str, str]) -> T:
-        """Restore labels that the object has lost, and emit an Event."""
+        """Restore labels that the object has lost, and emit an Event.
+
+        Objects of earlier versions lose the label by which GitOps tools track their own objects.
+        """
         missing = dict(sorted(labels.items() - obj.metadata.labels.items()))
-        if not missing:
+        tracked = TRACKING_LABEL not in labels and obj.metadata.labels.get(TRACKING_LABEL) == self.declared.key.name
+        if not missing and not tracked:
             return obj
-        metadata = {"labels": missing, "resourceVersion": obj.metadata.resource_version}
+        changes = {**missing, **({TRACKING_LABEL: None} if tracked else {})}
+        metadata = {"labels": changes, "resourceVersion": obj.metadata.resource_version}
         patched = await self.client.patch(kind, obj.key, MergePatch({"metadata": metadata}))
         # An admission policy may remove some again.
         if restored := missing.items() & patched.metadata.labels.items():
@@ -158,7 +197,33 @@ def is_owned(obj: Object, owners: Iterable[Object]) -> bool:
     return not {o.uid for o in obj.metadata.owner_references}.isdisjoint(o.metadata.uid for o in owners)
 
 
-def name_conflict(obj: Object) -> ReconcileBlocked:
-    """Return the error for a foreign object of this name."""
+def adoption_patch(obj: Object, owner: Object) -> MergePatch:
+    """Return the patch that makes `owner` the controller of the object."""
+    resource = type(owner).api_resource
+    reference = OwnerReference(
+        api_version=resource.api_version,
+        kind=resource.kind,
+        name=owner.metadata.name,
+        uid=owner.metadata.uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+    references = to_builtins([*obj.metadata.owner_references, reference])
+    return MergePatch({"metadata": {"ownerReferences": references, "resourceVersion": obj.metadata.resource_version}})
+
+
+def adoption_advice(kind: str) -> str:
+    """Return how a user permits adoption to an object of this kind."""
+    return f". If a backup tool has restored it, set the annotation {ADOPT_ANNOTATION} of the {kind} to true"
+
+
+def name_conflict(obj: Object, adopting_kind: str = "") -> ReconcileBlocked:
+    """Return the error for a foreign object of this name.
+
+    Args:
+        adopting_kind: kind of the cluster if it could adopt the object.
+    """
     kind, name = type(obj).api_resource.kind, obj.metadata.name
-    return ReconcileBlocked("Failed", "NameConflict", f"{kind} {name} exists and does not belong to this cluster")
+    message = f"{kind} {name} exists and does not belong to this cluster"
+    advice = adoption_advice(adopting_kind) if adopting_kind else ""
+    return ReconcileBlocked("Failed", "NameConflict", f"{message}{advice}")

@@ -10,7 +10,7 @@ from steersman.meta import Object, ObjectKey, OwnerReference
 from steersman_databases.cluster.state import is_retired
 from steersman_databases.core.cached_reads import get_live
 from steersman_databases.core.context import ClusterContext
-from steersman_databases.core.labels import cluster_labels, instance_labels
+from steersman_databases.core.labels import data_labels, volume_labels
 from steersman_databases.core.outcome import ReconcileBlocked
 
 DataState = Literal["Present", "Retained", "Gone"]
@@ -28,7 +28,7 @@ async def data_state_of(context: ClusterContext, obj: Object, pvcs: Sequence[Per
     Raises:
         ReconcileBlocked: a PVC that owns the object exists, but lacks the cluster's labels.
     """
-    owners = [o for o in obj.metadata.owner_references if o.kind == "PersistentVolumeClaim"]
+    owners = _pvc_owners(obj)
     owner_refs = {c.metadata.uid: c for c in pvcs}
     current = [c for o in owners if (c := owner_refs.get(o.uid)) is not None and not _is_being_removed(c)]
     if not owners or not all(map(is_retired, current)):
@@ -37,7 +37,18 @@ async def data_state_of(context: ClusterContext, obj: Object, pvcs: Sequence[Per
     for owner in owners:
         if owner.uid not in owner_refs:
             await _require_gone(context, obj, owner)
-    return "Retained" if current else "Gone"
+    # The garbage collector keeps what the cluster owns.
+    is_kept = bool(current) or context.declared.uid in {o.uid for o in obj.metadata.owner_references}
+    return "Retained" if is_kept else "Gone"
+
+
+def has_pvc_owner(obj: Object) -> bool:
+    """Return True if a PVC, existing or not, is an owner."""
+    return bool(_pvc_owners(obj))
+
+
+def _pvc_owners(obj: Object) -> Sequence[OwnerReference]:
+    return [o for o in obj.metadata.owner_references if o.kind == "PersistentVolumeClaim"]
 
 
 def wait_for_other_owner(obj: Object, owner_description: str) -> ReconcileBlocked:
@@ -63,7 +74,7 @@ async def _require_gone(context: ClusterContext, obj: Object, owner: OwnerRefere
     if pvc is None or pvc.metadata.uid != owner.uid:
         return
     ordinal = declared.names.ordinal(owner.name.partition("-")[2])
-    labels = cluster_labels(declared) if ordinal is None else instance_labels(declared, ordinal)
+    labels = data_labels(declared) if ordinal is None else volume_labels(declared, ordinal)
     missing_labels = ", ".join(f"{k}={v}" for k, v in sorted(labels.items() - pvc.metadata.labels.items()))
     problem = f"lacks the labels {missing_labels}: restore them" if missing_labels else "is not in the cache yet"
     raise wait_for_other_owner(obj, f"PVC {owner.name}, which {problem}")

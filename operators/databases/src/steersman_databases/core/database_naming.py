@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 from steersman.meta import Object, ObjectKey
 from steersman_databases.api import Database
+from steersman_databases.api.group import GROUP
+from steersman_databases.engines.naming import CLUSTER_LABEL, READ_REPLICA_LABEL
 
+TRACKING_LABEL = "app.kubernetes.io/instance"
+"""Label of controlled objects only.
+
+Argo CD and other tools track their own objects by it.
+"""
+DATABASE_LABEL = f"{GROUP}/database"
+"""Label of the Secret of a `Database`."""
 MANAGED_BY = "steersman-databases"
 _PREFIX = "app.kubernetes.io"
 _DATABASE_COMPONENT = "database"
@@ -51,10 +60,18 @@ class DatabaseNames:
 
 
 def database_labels(database: Database) -> dict[str, str]:
-    """Return the recommended labels."""
+    """Return the recommended labels of objects that a `Database` controls."""
+    return {**_common_labels(database), TRACKING_LABEL: database.metadata.name}
+
+
+def database_secret_labels(database: Database) -> dict[str, str]:
+    """Return the labels of the Secret of a `Database`."""
+    return {**_common_labels(database), DATABASE_LABEL: database.metadata.name}
+
+
+def _common_labels(database: Database) -> dict[str, str]:
     return {
         f"{_PREFIX}/name": database.engine,
-        f"{_PREFIX}/instance": database.metadata.name,
         f"{_PREFIX}/managed-by": MANAGED_BY,
         f"{_PREFIX}/component": _DATABASE_COMPONENT,
         f"{_PREFIX}/part-of": database.metadata.name,
@@ -69,15 +86,24 @@ def belongs_to_database(obj: Object, database: Database) -> bool:
     return database.key in database_of(obj) and obj.metadata.labels.get(f"{_PREFIX}/component") != CLUSTER_COMPONENT
 
 
+def is_of_database(obj: Object) -> bool:
+    """Return True if the object belongs to a `Database`."""
+    return obj.metadata.labels.get(f"{_PREFIX}/component") == _DATABASE_COMPONENT
+
+
 def database_of(obj: Object) -> tuple[ObjectKey, ...]:
     """Return the `Database` of an object by its labels.
 
     It maps changes of objects without owner references.
     """
     labels = obj.metadata.labels
-    if labels.get(f"{_PREFIX}/managed-by") != MANAGED_BY or not (name := labels.get(f"{_PREFIX}/instance")):
+    if labels.get(f"{_PREFIX}/managed-by") != MANAGED_BY:
         return ()
-    return (ObjectKey(obj.metadata.namespace, name),)
+    # Pods of read replicas have the label of their cluster, and are not its instances.
+    preferred = () if READ_REPLICA_LABEL in labels else (CLUSTER_LABEL, DATABASE_LABEL)
+    names = (name for label in (*preferred, TRACKING_LABEL) if (name := labels.get(label)))
+    name = next(names, "")
+    return (ObjectKey(obj.metadata.namespace, name),) if name else ()
 
 
 def database_of_secret(secret: Object) -> ObjectKey | None:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from random import Random
+from typing import TypeVar
 
-from steersman.meta import Condition, find_condition, set_condition
+from steersman.meta import Condition, Object, find_condition, set_condition
 from steersman_databases.api import Database, DatabaseStatus
 from steersman_databases.api.database import DatabasePhase
-from steersman_databases.api.reasons import DATABASE_REASONS, with_next_step
+from steersman_databases.api.kstatus import READY, SetCondition, with_kstatus
+from steersman_databases.api.reasons import DATABASE_REASONS, advice_for, with_next_step
 from steersman_databases.core.database_naming import DatabaseNames
 from steersman_databases.engines import EngineError, ServerEndpoint, masked_uri
 
-READY = "Ready"
+C = TypeVar("C", bound=Condition)
+
 # DatabaseUser reports them in its message, because it has one reason for all problems.
 _NEXT_STEPS = DATABASE_REASONS[READY]
+
+WEBHOOKS_DISABLED = "WebhooksDisabled"
+NOT_SERVED = "NotServed"
+NOT_ENFORCED = (
+    "the operator serves no webhooks: it does not check the rights of users to the Secrets, images, Services and "
+    "volumes that they declare"
+)
+"""Message of the condition, without the next step."""
 
 # Messages of schedulers, webhooks and servers have no limit. The API server's limit is 32768.
 _MAX_MESSAGE_LENGTH = 1024
@@ -81,10 +92,15 @@ def reason_of(error: EngineError, known: Container[str]) -> str:
     return next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in known), "SqlFailed")
 
 
+def error_reason(error: EngineError) -> str:
+    """Return the reason of an error on a server."""
+    return reason_of(error, _NEXT_STEPS)
+
+
 def error_with_advice(error: EngineError) -> str:
     """Return the error's message with the next step."""
     if error.advice is None:
-        return with_advice(str(error), reason_of(error, _NEXT_STEPS))
+        return with_advice(str(error), error_reason(error))
     return with_next_step(str(error), error.advice)
 
 
@@ -105,16 +121,18 @@ def status_of(
     connection = previous.connection_string
     if endpoint is not None:
         connection = masked_uri(uri_scheme, endpoint, database.username, database.database_name)
+    # A client that waits for the new generation waits until the pause ends.
+    generation = previous.observed_generation if outcome.reason == "Paused" else database.metadata.generation
     condition = Condition(
         type=READY,
         status="True" if outcome.phase == "Ready" else "False",
         reason=outcome.reason,
         message=truncated(outcome.message),
-        observed_generation=database.metadata.generation,
+        observed_generation=generation,
     )
     return DatabaseStatus(
-        observed_generation=database.metadata.generation,
-        conditions=set_condition(previous.conditions, condition, now),
+        observed_generation=generation,
+        conditions=with_kstatus(set_condition(previous.conditions, condition, now), now),
         phase=outcome.phase,
         engine=database.engine,
         connection_string=connection,
@@ -134,3 +152,33 @@ def is_changed(previous: DatabaseStatus | None, status: DatabaseStatus) -> bool:
 def truncated(message: str) -> str:
     """Return the message, shortened to the limit of a condition."""
     return message if len(message) <= _MAX_MESSAGE_LENGTH else f"{message[: _MAX_MESSAGE_LENGTH - 1]}…"
+
+
+def with_webhooks_condition(
+    conditions: Iterable[C],
+    condition: type[C],
+    obj: Object,
+    now: datetime,
+    *,
+    served: bool,
+    setter: SetCondition[C] = set_condition,
+) -> tuple[C, ...]:
+    """Return the conditions of ``obj`` with ``WebhooksDisabled``, or without it.
+
+    Args:
+        condition: type of the conditions.
+        now: the time of transitions.
+        served: True if this operator serves its admission webhooks.
+        setter: sets a condition.
+    """
+    if served:
+        return tuple(each for each in conditions if each.type != WEBHOOKS_DISABLED)
+    advice = advice_for(type(obj).api_resource.kind, WEBHOOKS_DISABLED, NOT_SERVED)
+    disabled = condition(
+        type=WEBHOOKS_DISABLED,
+        status="True",
+        reason=NOT_SERVED,
+        message=with_next_step(NOT_ENFORCED, advice),
+        observed_generation=obj.metadata.generation,
+    )
+    return setter(conditions, disabled, now)

@@ -14,6 +14,8 @@ the SQL, `versions` the images, and `uri` the connection strings. This package i
 
 from __future__ import annotations
 
+from steersman_databases.engines.connection.uri import connection_uri, jdbc_uri, masked_uri
+
 from .errors import (
     AdministratorRejected,
     EngineError,
@@ -26,7 +28,6 @@ from .errors import (
 from .server import ServerEndpoint, SqlCredentials
 from .sql.sql_engine import SqlEngine
 from .sql.sql_plan import SqlChange
-from .uri import connection_uri, jdbc_uri, masked_uri
 from .versions import SUPPORTED_VERSIONS, image, override_variable
 
 __all__ = [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from steersman.api.core_v1 import ConfigMap, Pod
@@ -15,6 +16,9 @@ from .errors import ServerUnreachable
 from .members import Member, Members
 from .naming import ClusterNames
 from .server import ServerEndpoint
+
+_MAX_TIME = 1 << 36
+"""Seconds since the epoch that `datetime` can represent."""
 
 
 def parse_json(text: str | None, default: Any = None) -> Any:
@@ -39,6 +43,15 @@ def parse_int(value: Any) -> int | None:
         return int(value)
     except (TypeError, ValueError):
         return None
+
+
+def parse_times(value: Any, limit: int) -> tuple[datetime, ...]:
+    """Return the last times of a list, sorted. Malformed ones are ignored.
+
+    They are in seconds since the epoch.
+    """
+    seconds = (parse_int(each) for each in cast(Sequence[Any], value)[-limit:]) if isinstance(value, list) else ()
+    return tuple(datetime.fromtimestamp(each, UTC) for each in sorted(filter(None, seconds)) if 0 < each < _MAX_TIME)
 
 
 def ordinal_of_pod(names: ClusterNames, pod: str) -> int | None:

@@ -20,6 +20,7 @@ from steersman.api.core_v1 import (
 from steersman.meta import ApplyConfiguration, ObjectKey, Quantity
 
 from .naming import ClusterNames, DcsConfigMaps
+from .parameter_trial import ParameterTrial
 from .sql.inspection import SecuredObject
 
 SynchronousMode = Literal["Disabled", "Priority", "Quorum"]
@@ -152,12 +153,22 @@ class DataLossConsent:
     instances: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class DeclaredSlot:
+    """A declared replication slot. It is logical with a plugin and a database."""
+
+    name: str
+    plugin: str = ""
+    database: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredCluster:
     """A cluster as declared, with defaults filled in.
 
     Attributes:
         image: the image from `spec`, or else the operator's image for `version`.
+        capacity: smallest capacity of the volumes with the WAL or the binary logs. None if unknown.
         sized: parameters from resource limits, without declared ones.
         hba_rules: the user's lines of `pg_hba.conf`.
         superuser_access: PostgreSQL's superuser may log in over the network with a password.
@@ -172,13 +183,16 @@ class DeclaredCluster:
         generation: `metadata.generation` of the object.
         drop_absent_slots: absent instances do not return, so their replication slots may be dropped.
         distrusting: instances that do not trust the operator's certificate, so that they take no request to reload.
-        existing_ordinals: instances that have data, or are about to.
+        existing_ordinals: instances that have the present data, or are about to.
         force_recovery: the data loss that a user consents to.
         recovery_approved_for: the instance that may continue by this consent.
         allows_alter_system: servers accept ALTER SYSTEM, because some of them have to reset parameters.
         upgrade_image: the user's image for upgrades of the data.
         archive_interval_seconds: None without `spec.backup`.
         read_replicas: numbers of read replicas that have a replication slot.
+        replication_slots: slots of users on every primary.
+        trial: trial of a parameter that has begun. `parameters` have its value until it has ended.
+        slow_statement_seconds: duration from which on servers log a statement. None for no statement.
         recorded_volumes: volumes, data or wal, that grow or have grown automatically. Each growth is recorded.
     """
 
@@ -191,6 +205,7 @@ class DeclaredCluster:
     instances: int
     storage_size: Quantity
     wal_size: Quantity | None
+    capacity: Quantity | None = None
     storage_class: str | None = None
     wal_class: str | None = None
     pod_settings: PodTemplateSettings
@@ -227,12 +242,24 @@ class DeclaredCluster:
     archive_interval_seconds: float | None = None
     backup_processes: int = 1
     read_replicas: frozenset[int] = frozenset()
+    replication_slots: Sequence[DeclaredSlot] = ()
     recorded_volumes: frozenset[str] = frozenset()
+    trial: ParameterTrial | None = None
+    slow_statement_seconds: float | None = None
 
     @property
     def names(self) -> ClusterNames:
         """Names of all objects that belong to the cluster."""
         return ClusterNames(self.key)
+
+    @property
+    def usable_size(self) -> Quantity:
+        """Size of the volume with the WAL or the binary logs.
+
+        It may have less than declared.
+        """
+        declared = self.wal_size or self.storage_size
+        return declared if self.capacity is None else min(declared, self.capacity)
 
     @property
     def needs_all_members(self) -> bool:

@@ -24,6 +24,10 @@ MemberState = Literal[
 ]
 
 
+MAX_CRASHES = 20
+"""Number of crashes that a member reports."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingSetting:
     """A parameter that waits for a restart, as the server reports it.
@@ -67,6 +71,9 @@ class Member:
         restart_deferred: it waits for a restart only for parameters that may wait until the next one.
         state_reason: why it is in its state, as it reports it.
         failing_operation: operation that it retries without success, as it reports it.
+        write_error: why the primary accepts no writes, as its own writes show. Empty if they succeed.
+        contract: number of the functions that the image has, 0 without a number. None before its first report.
+        crashes: times of the last `MAX_CRASHES` crashes since its pod was created, the oldest first.
     """
 
     pod: ObjectKey
@@ -93,6 +100,9 @@ class Member:
     unseen_instances: frozenset[int] | None = None
     state_reason: str = ""
     failing_operation: str = ""
+    write_error: str = ""
+    contract: int | None = None
+    crashes: Sequence[datetime] = ()
 
     @property
     def restart_due(self) -> bool:
@@ -132,10 +142,13 @@ class Members:
         previous_leader: holder before the lock was released (a stopped cluster), if known.
         leader_term: a text that changes with each new leadership.
         is_initialized: a member has created the data, so that all others must be copies.
+        data_identity: PostgreSQL's system identifier, or the name of the MySQL group; empty without data.
         bootstrap_claimed: a member has announced to create the data, and the data are not reported yet.
+        lineage: lineage of the data whose leaders and positions the members' state describes.
         epoch: number of times that a new group, for example, started to serve the data.
         switchover_version: version of the ConfigMap on which the last switchover was requested.
         slots_kept_for: instances, existing or not, for which the primary retains WAL until they return.
+        slots: replication slots on the primary that its configuration declares.
         settings: the shared configuration as stored, or None if there is none yet.
     """
 
@@ -145,11 +158,14 @@ class Members:
     previous_leader: int | None = None
     leader_term: str = ""
     is_initialized: bool = False
+    data_identity: str = ""
     bootstrap_claimed: bool = False
+    lineage: int = 0
     epoch: int = 0
     switchover_request: SwitchoverRequest | None = None
     switchover_version: str = ""
     slots_kept_for: frozenset[int] = frozenset()
+    slots: frozenset[str] = frozenset()
     settings: Mapping[str, Any] | None = None
     dcs_versions: Mapping[str, str] = field(default_factory=dict[str, str])
     """`resourceVersion` of each ConfigMap of the members by name.
@@ -188,6 +204,16 @@ class HaBackend(Protocol):
         """
         ...
 
+    def recreated_state(self, cluster: ObjectKey, identity: str) -> tuple[ObjectKey, Mapping[str, str]]:
+        """Return the ConfigMap and its annotations, to recreate the members' lost state.
+
+        With them no member initializes an empty volume.
+
+        Args:
+            identity: `data_identity` of the data that exist.
+        """
+        ...
+
     async def configure(self, members: Members, settings: Mapping[str, Any]) -> bool:
         """Write the shared configuration if it differs from `members.settings`.
 
@@ -210,6 +236,28 @@ class HaBackend(Protocol):
         """Accept the next leader's data, although another member created the cluster.
 
         Called while no member runs.
+        """
+        ...
+
+    async def begin_lineage(self, members: Members, lineage: int) -> None:
+        """Forget leaders and positions of data that a restore in place replaced.
+
+        Called while no member runs. It can be repeated until `members.lineage` shows it.
+
+        Raises:
+            Conflict: another client wrote since `members` was observed.
+        """
+        ...
+
+    async def record_lineage(self, members: Members, lineage: int) -> None:
+        """Record the lineage of running members, and forget nothing."""
+        ...
+
+    async def reserve_timeline(self, members: Members, newest: int) -> int:
+        """Return the number of a new timeline, which no promotion will use.
+
+        Args:
+            newest: a known timeline.
         """
         ...
 

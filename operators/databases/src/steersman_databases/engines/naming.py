@@ -49,6 +49,15 @@ def read_replica_slot(number: int) -> str:
     return f"steersman_read_{number}"
 
 
+def member_slot_pattern(names: ClusterNames) -> str:
+    """Return the regular expression of the slots of instances and read replicas.
+
+    Patroni derives them from the names of the members.
+    """
+    members = names.instance(0).removesuffix("0").replace("-", "_")
+    return f"{members}[0-9]+_0|{read_replica_slot(0).removesuffix('0')}[0-9]+"
+
+
 ServiceRole = Literal["rw", "ro", "r"]
 
 
@@ -185,6 +194,11 @@ class ClusterNames:
         return self._suffixed("queries")
 
     @property
+    def usage(self) -> ObjectKey:
+        """ConfigMap with the recorded use of CPU, memory and disk."""
+        return self._suffixed("usage")
+
+    @property
     def service_account(self) -> ObjectKey:
         """ServiceAccount, Role, RoleBinding, PodDisruptionBudget and NetworkPolicy."""
         return self.key
@@ -264,6 +278,10 @@ class ClusterNames:
     def restore_job(self, restore_uid: str) -> ObjectKey:
         """Job, ConfigMap and Secret of the ``Restore`` with this UID."""
         return self._suffixed(f"restore-{hashlib.sha256(restore_uid.encode()).hexdigest()[:8]}")
+
+    def restore_plan_job(self, restore_uid: str) -> ObjectKey:
+        """Job and ConfigMap that plan the ``Restore`` with this UID."""
+        return self._suffixed(f"restore-plan-{hashlib.sha256(restore_uid.encode()).hexdigest()[:8]}")
 
     def _suffixed(self, suffix: str) -> ObjectKey:
         return ObjectKey(self.key.namespace, f"{self.key.name}-{suffix}")

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from steersman_databases.engines.connection.networks import Network
+
 
 @dataclass(frozen=True, slots=True)
 class SqlCredentials:
@@ -79,6 +81,7 @@ class DatabaseServer:
         maintenance_database: database that all users may connect to (PostgreSQL).
         superuser_login: returns the login for the few operations that need a superuser. It is called each time,
             because its credentials may be short-lived.
+        networks: networks that its addresses must be in. Empty permits all.
     """
 
     engine: str
@@ -87,3 +90,4 @@ class DatabaseServer:
     verification: Verification
     maintenance_database: str = "postgres"
     superuser_login: Callable[[], Login] | None = field(default=None, repr=False, compare=False)
+    networks: tuple[Network, ...] = ()

@@ -19,6 +19,11 @@ UPGRADES: Mapping[tuple[str, str, str], str] = {
     ("postgresql", "15", "17"): "steersman.dev/postgresql-upgrade:15-17",
 }
 """Engine, version of the data, desired version → image with both programs."""
+CONTRACTS = range(2)
+"""Supported contracts of images: the newest one and the two before it.
+
+The newest one is that of images/common/steersman_pod/contract.py. Images without a number have contract 0.
+"""
 
 
 def image(engine: str, version: str, environ: Mapping[str, str] = os.environ) -> str:

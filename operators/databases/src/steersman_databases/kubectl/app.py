@@ -14,13 +14,16 @@ from steersman.errors import SteersmanError
 from steersman.meta import FrozenStruct, ObjectKey
 from steersman_databases.api import MySQLCluster, PostgreSQLCluster
 from steersman_databases.kubectl import bundle, cluster_actions, logs, shell, status
-from steersman_databases.kubectl.backup_commands import (
+from steersman_databases.kubectl.backup.backup_commands import (
     backup_command,
     backups_command,
     undrop_command,
     verify_command,
 )
-from steersman_databases.kubectl.clone import clone_command
+from steersman_databases.kubectl.backup.clone import clone_command
+from steersman_databases.kubectl.backup.restore_command import restore_command
+from steersman_databases.kubectl.backup.store_commands import store_app
+from steersman_databases.kubectl.backup.what_changed import what_changed_command
 from steersman_databases.kubectl.command import (
     EXIT_PROBLEM_FOUND,
     CommandContext,
@@ -28,11 +31,13 @@ from steersman_databases.kubectl.command import (
     print_note,
     usage_error,
 )
+from steersman_databases.kubectl.imports.import_command import import_app
 from steersman_databases.kubectl.insight.advise import advise_command
+from steersman_databases.kubectl.insight.history_command import history_command
 from steersman_databases.kubectl.insight.top import top_command
 from steersman_databases.kubectl.insight.why import why_command
 from steersman_databases.kubectl.lookup import find_cluster
-from steersman_databases.kubectl.store_commands import store_app
+from steersman_databases.kubectl.tuning_commands import tuning_app
 
 app = typer.Typer(
     name="kubectl steersman",
@@ -356,15 +361,24 @@ def logs_command(
     previous: Annotated[bool, typer.Option("--previous", help="Logs of the previous containers.")] = False,
     tail: Annotated[int, typer.Option(help="Lines of each instance; -1 means all.")] = -1,
     since: Annotated[int, typer.Option(help="Lines of the last seconds; 0 means all.", min=0)] = 0,
+    slow: Annotated[bool, typer.Option("--slow", help="Only slow statements, each in one line.")] = False,
 ) -> None:
     """Show the logs of all instances, each line with its instance.
+
+    Slow statements are logged with spec.monitoring.slowStatementThreshold.
 
     Example: kubectl steersman logs shop --tail 20
 
     Example: kubectl steersman logs shop -f --since 60
+
+    Example: kubectl steersman logs shop --slow
     """
     desired = logs.LogOptions(
-        follow=follow, previous=previous, tail_lines=tail if tail >= 0 else None, since_seconds=since or None
+        follow=follow,
+        previous=previous,
+        tail_lines=tail if tail >= 0 else None,
+        since_seconds=since or None,
+        slow_only=slow,
     )
 
     def failed(instance: str, error: SteersmanError) -> None:
@@ -382,7 +396,7 @@ def report(
         Path | None, typer.Option("--file", "-f", help="Path of the archive. Defaults to CLUSTER-TIME.tar.gz.")
     ] = None,
 ) -> None:
-    """Collect objects, Events and logs in an archive, without secrets.
+    """Write an archive of objects, Events and logs, without secrets.
 
     Example: kubectl steersman report shop --file shop.tar.gz
     """
@@ -406,9 +420,14 @@ app.command("backups")(backups_command)
 app.command("verify")(verify_command)
 app.command("clone")(clone_command)
 app.command("undrop")(undrop_command)
+app.command("restore")(restore_command)
+app.command("what-changed")(what_changed_command)
 app.add_typer(store_app, name="store")
+app.add_typer(tuning_app, name="tuning")
+app.add_typer(import_app, name="import")
 app.command("advise")(advise_command)
 app.command("top")(top_command)
+app.command("history")(history_command)
 app.command("why")(why_command)
 
 

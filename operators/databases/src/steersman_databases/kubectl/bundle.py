@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import yaml
 
@@ -35,6 +35,8 @@ from steersman_databases.engines.postgresql.config.hba import redact
 from steersman_databases.kubectl import logs
 from steersman_databases.kubectl.command import OperationRejected, usage_error
 from steersman_databases.kubectl.lookup import find_cluster
+
+T = TypeVar("T", bound=Object)
 
 _LABELLED: Sequence[type[Object]] = (
     StatefulSet,
@@ -106,12 +108,14 @@ async def collect(client: Client, key: ObjectKey) -> SupportBundle:
     bundle.files["cluster.yaml"] = _yaml([cluster])
     # A Helm release of the same name labels its objects as an instance of that name, too.
     selector = f"app.kubernetes.io/instance={key.name},app.kubernetes.io/managed-by={MANAGED_BY}"
+    # Objects that outlive the cluster have another label.
+    selectors = (selector, f"{CLUSTER_LABEL}={key.name},app.kubernetes.io/managed-by={MANAGED_BY}")
     for kind in _LABELLED:
-        await _objects(client, bundle, kind, key.namespace, selector)
+        await _objects(client, bundle, kind, key.namespace, selectors)
     for kind in _DECLARED_KINDS:
         await _objects(client, bundle, kind, key.namespace)
     await _events(client, bundle, key)
-    await _secrets(client, bundle, key.namespace, selector)
+    await _secrets(client, bundle, key.namespace, selectors)
     for name, previous in (("instances", False), ("previous", True)):
         desired = logs.LogOptions(previous=previous, tail_lines=_TAIL_LINES)
         await _logs(bundle, f"logs/{name}.txt", partial(logs.print_logs, client, key, desired))
@@ -121,16 +125,23 @@ async def collect(client: Client, key: ObjectKey) -> SupportBundle:
 
 
 async def _objects(
-    client: Client, bundle: SupportBundle, kind: type[Object], namespace: str, selector: str = ""
+    client: Client, bundle: SupportBundle, kind: type[Object], namespace: str, selectors: Sequence[str] = ("",)
 ) -> None:
     name = f"{kind.api_resource.plural}.yaml"
     try:
-        found = await client.list(kind, namespace=namespace, label_selector=selector)
+        found = await _selected(client, kind, namespace, selectors)
     except ApiError as error:
         bundle.missing[name] = str(error)
         return
-    if found.items:
-        bundle.files[name] = _yaml(found.items)
+    if found:
+        bundle.files[name] = _yaml(found)
+
+
+async def _selected(client: Client, kind: type[T], namespace: str, selectors: Sequence[str]) -> Sequence[T]:
+    """Return the objects that one of the selectors selects, by name. Raises ApiError."""
+    lists = [await client.list(kind, namespace=namespace, label_selector=selector) for selector in selectors]
+    found = {obj.metadata.name: obj for each in lists for obj in each.items}
+    return [found[name] for name in sorted(found)]
 
 
 async def _events(client: Client, bundle: SupportBundle, key: ObjectKey) -> None:
@@ -153,13 +164,13 @@ def _is_about(cluster: str, name: str) -> bool:
     return own == cluster or own.startswith(f"{cluster}-")
 
 
-async def _secrets(client: Client, bundle: SupportBundle, namespace: str, selector: str) -> None:
+async def _secrets(client: Client, bundle: SupportBundle, namespace: str, selectors: Sequence[str]) -> None:
     try:
-        found = await client.list(Secret, namespace=namespace, label_selector=selector)
+        found = await _selected(client, Secret, namespace, selectors)
     except ApiError as error:
         bundle.missing["secrets.yaml"] = str(error)
         return
-    keys = {secret.metadata.name: sorted(secret.data) for secret in found.items}
+    keys = {secret.metadata.name: sorted(secret.data) for secret in found}
     bundle.files["secrets.yaml"] = yaml.safe_dump(keys)
 
 

@@ -14,17 +14,23 @@ from steersman_databases.engines.naming import CLUSTER_LABEL
 from steersman_databases.kubectl.command import OperationRejected, qualified_name
 from steersman_databases.kubectl.lookup import find_cluster
 from steersman_databases.kubectl.shell import CONTAINER
+from steersman_databases.kubectl.slow_log import MySQLSlowLog, PostgreSQLSlowLog, SlowLog
 
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """Selection of lines, as kubectl's own options."""
+    """Selection of lines, as kubectl's own options.
+
+    Attributes:
+        slow_only: only slow statements, each as one line.
+    """
 
     follow: bool = False
     previous: bool = False
     tail_lines: int | None = None
     since_seconds: int | None = None
     container: str = CONTAINER
+    slow_only: bool = False
 
 
 async def pods_of_cluster(client: Client, key: ObjectKey) -> list[Pod]:
@@ -39,6 +45,12 @@ async def pods_of_cluster(client: Client, key: ObjectKey) -> list[Pod]:
     if not found.items:
         raise OperationRejected(f"cluster {qualified_name(key)} has no pod. See kubectl steersman status {key.name}")
     return sorted(found.items, key=lambda pod: pod.metadata.name)
+
+
+def slow_log_of(pod: Pod) -> SlowLog:
+    """Return a parser for the logs of a server."""
+    is_mysql = pod.metadata.labels.get("app.kubernetes.io/name") == "mysql"
+    return MySQLSlowLog() if is_mysql else PostgreSQLSlowLog()
 
 
 async def print_logs(
@@ -80,6 +92,7 @@ async def read_pod_log(
     After an error it calls `report_failure`.
     """
     instance = pod.metadata.name.removesuffix("-0")
+    slow = slow_log_of(pod) if options.slow_only else None
     try:
         async for text in client.logs(
             pod.key,
@@ -89,7 +102,10 @@ async def read_pod_log(
             tail_lines=options.tail_lines,
             since_seconds=options.since_seconds,
         ):
-            line(f"{instance}  {text}")
+            for shown in [text] if slow is None else slow.feed(text):
+                line(f"{instance}  {shown}")
+        for shown in () if slow is None else slow.finish():
+            line(f"{instance}  {shown}")
     except (BadRequest, NotFound) as error:  # its container has not started, or the pod is gone
         line(f"{instance}  ({error})")
     except SteersmanError as error:  # for example, the kubelet of a lost node does not respond to the API server

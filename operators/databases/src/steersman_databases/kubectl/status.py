@@ -10,9 +10,9 @@ from rich.table import Table
 from steersman.client import Client
 from steersman.meta import Condition, FrozenStruct, ObjectKey, encode
 from steersman_databases.api import Cluster
+from steersman_databases.api.autopilot.maintenance import PendingDisruption
 from steersman_databases.api.cluster_common import ClusterMember, LastSwitchover
 from steersman_databases.api.group import is_paused
-from steersman_databases.api.maintenance import PendingDisruption
 from steersman_databases.api.mysql_cluster import ForceRecovery, MySQLClusterStatus, MySQLMember, OutageStatus
 from steersman_databases.api.postgresql_cluster import PostgreSQLClusterStatus, PostgreSQLMember
 from steersman_databases.api.reasons import advice_for

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from steersman.api.apply import apps, core, meta
 from steersman.meta import ObjectKey
 from steersman_databases.cluster.rules.pod_hashes import template_hashes
-from steersman_databases.cluster.state import FENCED_INSTANCE
+from steersman_databases.cluster.state import FENCED_INSTANCE, IMAGE
 from steersman_databases.core.labels import cluster_selector, instance_labels, instance_selector
 from steersman_databases.engines.cluster_engine import DeclaredCluster, PodContribution
 from steersman_databases.engines.naming import VERSION_LABEL
@@ -60,8 +60,9 @@ def instance_statefulset(
 
 
 def _annotations(cluster: DeclaredCluster, instance: InstanceSettings, parts: PodContribution) -> dict[str, str]:
-    own = {**template_hashes(cluster, instance.image), **({FENCED_INSTANCE: "true"} if instance.fenced else {})}
-    return {**cluster.pod_settings.annotations, **parts.annotations, **own}
+    hashes = template_hashes(cluster, instance.image)
+    fenced = {FENCED_INSTANCE: "true"} if instance.fenced else {}
+    return {**cluster.pod_settings.annotations, **parts.annotations, **hashes, IMAGE: instance.image, **fenced}
 
 
 def instance_pod(cluster: DeclaredCluster, instance: InstanceSettings, parts: PodContribution) -> core.PodSpec:

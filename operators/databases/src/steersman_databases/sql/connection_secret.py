@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from steersman.api.apply import core, meta
-from steersman.api.core_v1 import PersistentVolumeClaim
 from steersman.meta import ObjectKey
 from steersman_databases.core.database_naming import MANAGED_BY
 from steersman_databases.engines import SqlCredentials, connection_uri, jdbc_uri
 from steersman_databases.engines.server import DatabaseServer, ServerEndpoint, TLSMode
 from steersman_databases.engines.sql.sql_engine import SqlEngine
-from steersman_databases.specs.data_secrets import owned_by
 
 USER_LABELS: Mapping[str, str] = {
     "app.kubernetes.io/managed-by": MANAGED_BY,
@@ -95,15 +93,16 @@ def user_secret(key: ObjectKey, data: Mapping[str, bytes]) -> core.Secret:
 
 
 def database_secret(
-    key: ObjectKey, labels: Mapping[str, str], data: Mapping[str, bytes], pvcs: Sequence[PersistentVolumeClaim]
+    key: ObjectKey, labels: Mapping[str, str], data: Mapping[str, bytes], owners: Sequence[meta.OwnerReference]
 ) -> core.Secret:
     """Connection Secret of a database.
 
-    It is deleted with the PVCs. Without any, it stays with the retained data.
+    It is deleted with the last owner. Without any, it stays with the retained data.
     """
-    owners = [owned_by(pvc) for pvc in pvcs] or UNSET
     return core.Secret(
-        metadata=meta.ObjectMeta(name=key.name, namespace=key.namespace, labels=labels, owner_references=owners),
+        metadata=meta.ObjectMeta(
+            name=key.name, namespace=key.namespace, labels=labels, owner_references=owners or UNSET
+        ),
         type="Opaque",
         data=data,
     )

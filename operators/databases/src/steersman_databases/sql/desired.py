@@ -124,6 +124,8 @@ def desired_database(database: Database, mark: OwnershipMark, *, cross_namespace
         encoding=spec.encoding,
         collation=spec.collation,
         character_type=spec.character_type,
+        locale_provider=spec.locale_provider,
+        locale=spec.locale,
         template=spec.template or EMPTY_TEMPLATE,
         connection_limit=-1 if spec.connection_limit is None else spec.connection_limit,
         extensions=tuple(

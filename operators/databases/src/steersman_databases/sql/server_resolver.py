@@ -17,6 +17,8 @@ from steersman_databases.api.secret_references import referenced_secrets
 from steersman_databases.cluster.declared import engine_of, kind_of
 from steersman_databases.core.cached_reads import get_cached_or_live, get_live
 from steersman_databases.engines.cluster_engine import DeclaredCluster
+from steersman_databases.engines.connection.input_limits import MAX_CREDENTIAL_BYTES
+from steersman_databases.engines.connection.networks import Network
 from steersman_databases.engines.errors import InvalidName
 from steersman_databases.engines.naming import OPERATOR_ROLE, SUPERUSER_ROLE, ClusterNames
 from steersman_databases.engines.server import (
@@ -32,7 +34,6 @@ from steersman_databases.features.certificates import authorities as certificate
 from steersman_databases.sql import tenancy
 
 T = TypeVar("T", bound=Object)
-_MAX_CREDENTIAL_BYTES = 1024
 
 SqlEngineFactory = Callable[[str], SqlEngine]
 """Returns the SQL engine of a name."""
@@ -66,10 +67,17 @@ class ServerResolver:
         client: client of the controller. Foreign Secrets and ConfigMaps are read live, since they are not cached.
         sql_engine_for: returns an engine; other components use it too.
         clock: dates the superuser's certificates.
+        server_networks: networks that the servers of `serverRef` must be in. Empty permits all.
     """
 
-    def __init__(self, client: CachedClient, sql_engine_for: SqlEngineFactory, clock: Clock) -> None:
-        self._client = client
+    def __init__(
+        self,
+        client: CachedClient,
+        sql_engine_for: SqlEngineFactory,
+        clock: Clock,
+        server_networks: tuple[Network, ...] = (),
+    ) -> None:
+        self._client, self._server_networks = client, server_networks
         self.sql_engine_for = sql_engine_for
         self._clock = clock
 
@@ -176,6 +184,7 @@ class ServerResolver:
             ),
             verification=verification,
             maintenance_database=reference.maintenance_database or "postgres",
+            networks=self._server_networks,
         )
         return ResolvedServer(server, sql_engine, home)
 
@@ -208,8 +217,8 @@ class ServerResolver:
             if b"\0" in secret.data[name]:
                 reported = f"Secret {key.name} has a NUL character in its key {name}"
                 raise ServerNotResolved("AdministratorSecretMissing", reported)
-            if len(secret.data[name]) > _MAX_CREDENTIAL_BYTES:
-                reported = f"Secret {key.name} has more than {_MAX_CREDENTIAL_BYTES} bytes in its key {name}"
+            if len(secret.data[name]) > MAX_CREDENTIAL_BYTES:
+                reported = f"Secret {key.name} has more than {MAX_CREDENTIAL_BYTES} bytes in its key {name}"
                 raise ServerNotResolved("AdministratorSecretMissing", reported)
         return secret
 

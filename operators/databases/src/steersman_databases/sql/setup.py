@@ -19,6 +19,7 @@ from steersman.meta import ObjectKey, metadata_only
 from steersman_databases.api import Backup, BackupStore, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.core.database_naming import database_of
 from steersman_databases.core.outcome import MAX_CONCURRENT_RECONCILES
+from steersman_databases.engines.connection.networks import Network
 from steersman_databases.features.backup.metrics import backup_metrics
 from steersman_databases.features.backup.stage import ClaimPath
 from steersman_databases.sql import name_conflicts
@@ -34,6 +35,7 @@ from steersman_databases.sql.server_resolver import (
     secrets_of,
     services_of,
 )
+from steersman_databases.sql.settings import SqlSettings
 from steersman_databases.sql.user.controller import KIND, TargetFilter, UserReconciler
 
 C = TypeVar("C", Database, DatabaseUser)
@@ -45,6 +47,7 @@ def setup_databases(
     inspector: ServerInspector,
     target: str | None = None,
     claim_path: ClaimPath | None = None,
+    server_networks: tuple[Network, ...] = (),
 ) -> None:
     """Add the controllers of `Database` and `DatabaseUser` to the manager.
 
@@ -54,8 +57,10 @@ def setup_databases(
         inspector: shared with the controller of clusters.
         target: value of the label `target` of the users to reconcile; all users for None.
         claim_path: creates the identity of dumps in an object store.
+        server_networks: networks that the servers of `serverRef` must be in. Empty permits all.
     """
     target_filter, metrics = TargetFilter(target), backup_metrics(manager.metrics_registry)
+    settings = SqlSettings(manager.options.serve_webhooks, server_networks)
     (
         _with_server_refs(manager.controller(Database), Database)
         .with_predicate(generation_changed | not_own_write)
@@ -78,7 +83,9 @@ def setup_databases(
         .needs(Event, "list")
         .source(inspector)
         .source(inspector.events_for(Database.api_resource.kind))
-        .complete(lambda context: DatabaseReconciler(context, sql_engine_for, inspector, metrics, claim_path))
+        .complete(
+            lambda context: DatabaseReconciler(context, sql_engine_for, inspector, metrics, claim_path, settings)
+        )
     )
     (
         _with_server_refs(manager.controller(DatabaseUser), DatabaseUser)
@@ -87,7 +94,7 @@ def setup_databases(
         .owns(Secret)
         .needs(Secret, "get", "list", "watch", "create", "patch", "delete")
         .source(inspector.events_for(KIND))
-        .complete(lambda context: UserReconciler(context, sql_engine_for, inspector, target_filter))
+        .complete(lambda context: UserReconciler(context, sql_engine_for, inspector, target_filter, settings))
     )
 
 

@@ -53,8 +53,10 @@ class UnresponsiveServers:
 
     def wrap(self, query: Query[P, R] | None) -> Query[P, R] | None:
         """Wrap a query with this circuit breaker."""
-        if query is None:
-            return None
+        return None if query is None else self.guarded(query)
+
+    def guarded(self, query: Query[P, R]) -> Query[P, R]:
+        """Return the query with this circuit breaker."""
 
         async def wrapped(server: DatabaseServer, /, *args: P.args, **kwargs: P.kwargs) -> R:
             with self.guard(server.endpoint):

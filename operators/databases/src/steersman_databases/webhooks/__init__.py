@@ -28,7 +28,7 @@ def setup_webhooks(manager: Manager, sql_engine_for: ContentsOf) -> None:
         sql_engine_for: returns the SQL engine, whose checks the controllers use, too.
     """
     # Each replica serves webhooks, not only the leader.
-    authorization = AuthorizationCheck(manager.unfenced_client.live)
+    authorization = AuthorizationCheck(manager.unfenced_client.live, manager.runtime.clock)
     for webhook in (
         manager.webhook(PostgreSQLCluster, OPTIONS).validates(
             ratcheting(partial(check_cluster, sql_engine_for=sql_engine_for))

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
-from steersman.api.core_v1 import Pod, Secret
+from steersman.api.core_v1 import Secret
 from steersman.client import Client
 from steersman.meta import ObjectKey
+from steersman.observability.runtime import Clock
 from steersman.webhook import AdmissionRequest, FieldError
-from steersman_databases.api import (
-    BackupStore,
-    Cluster,
-    Database,
-    MySQLCluster,
-    PostgreSQLCluster,
-    PostgreSQLClusterSpec,
-)
-from steersman_databases.api.backup_common import BackupSettings
+from steersman_databases.api import BackupStore, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.secret_references import ReferencedSecret, ReferencingObject, referenced_secrets
+from steersman_databases.engines.connection.input_limits import MAX_REVIEWED_SECRETS
+from steersman_databases.webhooks.access_reviews import AccessReviews
+from steersman_databases.webhooks.field_rights import FieldRight, privileged_values
 
 _CLUSTERS = (PostgreSQLCluster, MySQLCluster)
-_MAX_SECRETS = 128
-"""More than the schemas allow. A forged review does not go through the schema."""
-_MAX_CONCURRENT_REVIEWS = 8
 
 
 class AuthorizationCheck:
@@ -30,11 +23,11 @@ class AuthorizationCheck:
 
     Args:
         client: the operator's.
+        clock: of the operator.
     """
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._reviews = asyncio.Semaphore(_MAX_CONCURRENT_REVIEWS)
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._reviews = AccessReviews(client, clock)
 
     async def check(
         self, obj: ReferencingObject, previous: ReferencingObject | None, request: AdmissionRequest
@@ -46,22 +39,23 @@ class AuthorizationCheck:
         previous_uses = _previous_uses(obj, previous)
         named = [each for each in referenced_secrets(obj) if _use_of(each) not in previous_uses]
         keys = list(dict.fromkeys(each.key for each in named))
-        if len(keys) > _MAX_SECRETS:
-            return [FieldError("spec", f"refers to {len(keys)} Secrets: the limit is {_MAX_SECRETS}")]
+        if len(keys) > MAX_REVIEWED_SECRETS:
+            return [FieldError("spec", f"refers to {len(keys)} Secrets: the limit is {MAX_REVIEWED_SECRETS}")]
         allowed = dict(zip(keys, await asyncio.gather(*(self._may_read(k, request) for k in keys)), strict=True))
         causes = [_secret_error(each, request) for each in named if not allowed[each.key]]
-        if (changed_fields := _changed_pod_fields(obj, previous)) and not await self._may_run(request):
-            causes += [_pod_error(field, request) for field in changed_fields]
-        return causes
+        changed_fields = _changed_privileged_fields(obj, previous)
+        rights = list(dict.fromkeys(changed_fields.values()))
+        has_right = dict(zip(rights, await asyncio.gather(*(self._may(r, request) for r in rights)), strict=True))
+        refused = {field: right for field, right in changed_fields.items() if not has_right[right]}
+        return causes + [_right_error(field, right, request) for field, right in refused.items()]
 
     async def _may_read(self, secret: ObjectKey, request: AdmissionRequest) -> bool:
-        async with self._reviews:
-            return await request.user.is_allowed(
-                self._client, "get", Secret, namespace=secret.namespace, name=secret.name
-            )
+        return await self._reviews.is_allowed(
+            request.user, "get", Secret, namespace=secret.namespace, name=secret.name
+        )
 
-    async def _may_run(self, request: AdmissionRequest) -> bool:
-        return await request.user.is_allowed(self._client, "create", Pod, namespace=request.namespace)
+    async def _may(self, right: FieldRight, request: AdmissionRequest) -> bool:
+        return await self._reviews.is_allowed(request.user, right.verb, right.kind, namespace=request.namespace)
 
 
 def _use_of(named: ReferencedSecret) -> tuple[str, ObjectKey, tuple[str, ...]]:
@@ -95,41 +89,13 @@ def _recipients(obj: ReferencingObject) -> object:
     return (spec.s3, spec.gcs, spec.azure, frozenset(spec.allowed_namespaces))
 
 
-def _changed_pod_fields(obj: ReferencingObject, previous: ReferencingObject | None) -> list[str]:
-    """Return fields of pods that are new and not the operator's choice."""
-    previous_values = {} if previous is None else _privileged_pod_fields(previous)
-    return [
-        field
-        for field, values in _privileged_pod_fields(obj).items()
-        if values not in (None, previous_values.get(field))
-    ]
-
-
-def _privileged_pod_fields(obj: ReferencingObject) -> dict[str, str | None]:
-    if isinstance(obj, PostgreSQLCluster | MySQLCluster):
-        return {**_of_instances(obj), **_of_backup_jobs(obj.spec.backup)}
-    return _of_backup_jobs(obj.spec.backup) if isinstance(obj, Database) else {}
-
-
-def _of_backup_jobs(backup: BackupSettings | None) -> dict[str, str | None]:
-    return {} if backup is None else {"spec.backup.jobs.priorityClassName": backup.jobs.priority_class_name}
-
-
-def _of_instances(cluster: Cluster) -> dict[str, str | None]:
-    """Return pod fields that require the right to create pods.
-
-    They decide what runs and what it may do. Labels add the pod to other Services and policies, annotations to
-    networks, or remove its confinement. A priority can evict other pods. Each cluster has to declare nodes and
-    resources, so these are allowed.
-    """
-    spec = cluster.spec
-    upgrade = spec.upgrade_image if isinstance(spec, PostgreSQLClusterSpec) else None
+def _changed_privileged_fields(obj: ReferencingObject, previous: ReferencingObject | None) -> dict[str, FieldRight]:
+    """Return fields with new values that need a right."""
+    previous_values = {} if previous is None else privileged_values(previous, previous)
     return {
-        "spec.image": spec.image,
-        "spec.upgradeImage": upgrade,
-        "spec.priorityClassName": spec.priority_class_name,
-        **{f"spec.podMetadata.labels[{name}]": reported for name, reported in spec.pod_metadata.labels.items()},
-        **{f"spec.podMetadata.annotations[{name}]": said for name, said in spec.pod_metadata.annotations.items()},
+        field: right
+        for field, (value, right) in privileged_values(obj, previous).items()
+        if value is not None and previous_values.get(field, (None, right))[0] != value
     }
 
 
@@ -145,12 +111,12 @@ def _secret_error(named: ReferencedSecret, request: AdmissionRequest) -> FieldEr
     )
 
 
-def _pod_error(field: str, request: AdmissionRequest) -> FieldError:
+def _right_error(field: str, right: FieldRight, request: AdmissionRequest) -> FieldError:
     is_image = field.lower().endswith("image")
-    explanation, alternative = ("run this image", " to use the operator's") if is_image else ("run pods with it", "")
+    alternative = " to use the operator's" if is_image else ""
     return FieldError(
         field,
-        f'user "{request.user.username}" may not create pods in namespace {request.namespace}, where the operator '
-        f"would {explanation} for them: remove it{alternative}, or let a permitted user apply it",
+        f'user "{request.user.username}" may not {right.verb} {right.plural} in namespace {request.namespace}, which '
+        f"the operator would do for them: remove it{alternative}, or let a permitted user apply it",
         reason="FieldValueForbidden",
     )

@@ -9,7 +9,7 @@ from cronsim import CronSim, CronSimError
 
 from steersman.webhook import AdmissionWarning, FieldError
 from steersman_databases.api import BackupStore
-from steersman_databases.api.backup_common import BackupSettings
+from steersman_databases.api.backups.backup_common import BackupSettings
 from steersman_databases.api.group import DeletionPolicy
 from steersman_databases.core.time_zones import InvalidTimeZone, load_time_zone
 

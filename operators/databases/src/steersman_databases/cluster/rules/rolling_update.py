@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from steersman_databases.cluster.actions import Action, RecreatePod, Wait
 from steersman_databases.cluster.rules import minor_versions, switchover_attempts
 from steersman_databases.cluster.rules.pod_hashes import pull_hash
-from steersman_databases.cluster.state import PULL_HASH, ClusterState, Instance
+from steersman_databases.cluster.state import PULL_HASH, ClusterState, Instance, requested_image
 from steersman_databases.cluster.status.pod_problems import first_problem, problem_of
 from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.engines.naming import VERSION_LABEL
@@ -90,7 +90,7 @@ def _current_image(cluster: DeclaredCluster, instance: Instance) -> str:
     made = runs or to_run
     if made is None or made.metadata.labels.get(VERSION_LABEL, cluster.version) != cluster.version:
         return ""
-    return next((c.image or "" for c in made.spec.containers), "")
+    return requested_image(made)
 
 
 def resize_of(cluster: DeclaredCluster, state: ClusterState, instance: Instance) -> Resize | None:

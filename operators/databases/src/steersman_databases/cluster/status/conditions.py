@@ -12,10 +12,12 @@ import msgspec
 from steersman.meta import Condition, find_condition, set_condition
 from steersman_databases.api import Cluster, ClusterStatus, MySQLCluster, MySQLClusterStatus, PostgreSQLClusterStatus
 from steersman_databases.api.cluster_common import ClusterMember, ClusterPhase, ClusterSecrets
+from steersman_databases.api.kstatus import KSTATUS_CONDITIONS, with_kstatus
 from steersman_databases.api.reasons import MYSQL_CLUSTER_REASONS, advice_for, with_next_step
 from steersman_databases.cluster.actions import Action, Wait, describe
 from steersman_databases.cluster.rules import minor_versions
-from steersman_databases.cluster.state import ClusterState, Instance
+from steersman_databases.cluster.state import ClusterState, Instance, served_identity
+from steersman_databases.cluster.status.storage_status import storage_status
 from steersman_databases.core.api_errors import REASONS
 from steersman_databases.core.outcome import truncated
 from steersman_databases.engines.cluster_engine import DeclaredCluster
@@ -34,9 +36,12 @@ WARNING_REASONS = REASONS | frozenset(
         "ArchivingFailed",
         "AtMaxSize",
         "OwnedByAnother",
+        "CleanupPrevented",
         "ConsentMismatch",
         "BackupFailed",
         "ConsentRequired",
+        "CrashLoop",
+        "DataLost",
         "DiskFull",
         "Failed",
         "Failover",
@@ -44,8 +49,7 @@ WARNING_REASONS = REASONS | frozenset(
         "Expiring",
         "FailingOver",
         "FillsTooFast",
-        "ImageUnavailable",
-        "InstanceCrashing",
+        *("ImageTooOld", "ImageUnavailable", "InstanceCrashing", "OperatorTooOld"),
         "MemberError",
         "PodRejected",
         "InvalidSchedule",
@@ -61,10 +65,12 @@ WARNING_REASONS = REASONS | frozenset(
         "StorageClassMismatch",
         "OwnerSecretInvalid",
         "ParameterRejected",
+        "ParameterReverted",
         "PoolerCrashing",
         "PreCheckFailed",
         "QueryInvalid",
         "QuotaExceeded",
+        "ReceiverStuck",
         "ResizeIncomplete",
         "FinalBackupFailed",
         "RecoveryFailed",
@@ -73,22 +79,27 @@ WARNING_REASONS = REASONS | frozenset(
         "SourceNotPermitted",
         "StoreNotFound",
         "RetainedDataMismatch",
+        "RevertRecommended",
         "RolledBack",
         "RunningLow",
         "SecretInvalid",
+        "SlotInactive",
+        "SlotMissing",
         "SuspiciousSize",
         "SwitchoverRejected",
         "Unschedulable",
         "VerificationOverdue",
         "UnsupportedVersion",
-        "VolumeLost",
-        "WALRetained",
+        *("VolumeLost", "VacuumRecommended", "WALRetained", "NotServed", "WraparoundApproaching", "WritesRejected"),
     }
 )
 """Reasons that are Events of type Warning."""
 BACKUP_CONDITIONS = frozenset({"ContinuousArchiving", "BackedUp", "BackupsVerified"})
 """Conditions of backups, which have Events of their own."""
-INDEPENDENT_CONDITIONS = BACKUP_CONDITIONS | {"AutogrowReady", "QueriesValid"}
+INDEPENDENT_CONDITIONS = BACKUP_CONDITIONS | {
+    *("AutogrowReady", "QueriesValid", "ReplicationAdvancing", "ReplicationSlotsReady", "ServersStable"),
+    *("VerticalScalingReady", "WebhooksDisabled", "WraparoundPrevented"),
+}
 """Conditions without which the cluster is Ready."""
 _STATUS_OF: dict[bool | None, Literal["True", "False", "Unknown"]] = {True: "True", False: "False", None: "Unknown"}
 _HOLDS_OF = {status: holds for holds, status in _STATUS_OF.items()}
@@ -167,6 +178,7 @@ def conditions_of(
             observed_generation=cluster.metadata.generation,
         )
         conditions = set_condition(conditions, condition, now)
+    conditions = with_kstatus(conditions, now, independent=INDEPENDENT_CONDITIONS)
     # In one order, whatever was found out first.
     return tuple(sorted(conditions, key=lambda c: _CONDITION_ORDER.get(c.type, len(_CONDITION_ORDER))))
 
@@ -177,20 +189,19 @@ def changed_conditions(previous: Sequence[Condition], conditions: Sequence[Condi
     return [
         (c.reason, c.message)
         for c in conditions
-        if old.get(c.type) != (c.status, c.reason) and c.type not in BACKUP_CONDITIONS
+        if old.get(c.type) != (c.status, c.reason) and c.type not in (*BACKUP_CONDITIONS, *KSTATUS_CONDITIONS)
     ]
 
 
 def evaluate_available(declared: DeclaredCluster, state: ClusterState, conditions: ConditionSet) -> None:
-    """Evaluate Available: the primary accepts writes."""
+    """Evaluate Available: the primary accepts writes, as its own writes show."""
     primary = state.primary
     if primary is not None and primary.pod_ready:
-        conditions.set(
-            "Available",
-            True,
-            "PrimaryAvailable",
-            f"primary {declared.names.instance(primary.ordinal)} accepts writes",
-        )
+        name, error = declared.names.instance(primary.ordinal), primary.member.write_error if primary.member else ""
+        if error:
+            conditions.set("Available", False, "WritesRejected", f"primary {name} accepts no writes: {error}")
+        else:
+            conditions.set("Available", True, "PrimaryAvailable", f"primary {name} accepts writes")
     elif declared.hibernated:
         conditions.set("Available", False, "Hibernated", "the cluster is hibernated")
     elif state.instances and all(i.fenced for i in state.instances):
@@ -226,21 +237,6 @@ def evaluate_ca_trust(
     if names:
         message = f"{', '.join(names)} {'does' if len(names) == 1 else 'do'} not trust the current CA"
         conditions.set("CertificatesValid", False, "CADistrusted", message)
-
-
-def evaluate_storage(declared: DeclaredCluster, state: ClusterState, conditions: ConditionSet) -> None:
-    """Evaluate the free space of the volumes, as the instances report it."""
-    members = state.members.members
-    used = [(f"{v}-{declared.names.instance(m.instance)}", level) for m in members for v, level in m.storage.items()]
-    least = sorted(((pvc, level) for pvc, level in used if level), key=lambda each: -each[1])
-    if not used:
-        conditions.remove("StorageSufficient")
-    elif not least:
-        conditions.set("StorageSufficient", True, "Sufficient", "all volumes have free space")
-    else:
-        reason = "DiskFull" if any(m.disk_full for m in members) else "RunningLow"
-        detail = [f"{claim} is {f'over {level} % ' if level < 100 else ''}full" for claim, level in least]
-        conditions.set("StorageSufficient", False, reason, f"volume {', '.join(detail)}")
 
 
 def evaluate_parameters(declared: DeclaredCluster, state: ClusterState, conditions: ConditionSet) -> None:
@@ -310,6 +306,7 @@ _FAILED_REASONS = frozenset(
         "AdministratorSecretMissing",
         "ConsentMismatch",
         "ConsentRequired",
+        "DataLost",
         "InstanceCrashing",
         "NameConflict",
         "RecoveryFailed",
@@ -401,7 +398,9 @@ def with_observed_fields(
         selector=",".join(f"{name}={value}" for name, value in instances_selector(declared.names).items()),
         primary=None if primary is None else declared.names.instance(primary.ordinal),
         version=version or previous.version,
+        data_identity=served_identity(state) or previous.data_identity,
         image=(primary.image if primary is not None else "") or previous.image,
+        storage=storage_status(state),
         secrets=ClusterSecrets(
             administrator=declared.names.administrator_secret.name,
             application=declared.names.application_secret.name if declared.has_bootstrap_database else None,
@@ -489,6 +488,7 @@ _PROGRESSING = frozenset(
         "LoweringParameter",
         "Resizing",
         "RestartPending",
+        "Restoring",
         "RollingOut",
         "Upgrading",
         "WaitingForBackup",

@@ -32,8 +32,9 @@ class PostgreSQLAdapter:
         return ""
 
     def evaluate(self, declared: DeclaredCluster, state: ClusterState, conditions: ConditionSet) -> None:
-        """See `evaluate_synchronous`."""
+        """See `evaluate_synchronous` and `evaluate_slots`."""
         evaluate_synchronous(declared, state, conditions)
+        evaluate_slots(declared, state, conditions)
 
     def complete_status(self, status: ClusterStatus, declared: DeclaredCluster, state: ClusterState) -> ClusterStatus:
         """Add the members as Patroni reports them, and the primary's timeline."""
@@ -87,3 +88,22 @@ def evaluate_synchronous(declared: DeclaredCluster, state: ClusterState, conditi
         conditions.set("Synchronous", True, "InSync", f"synchronous standbys: {', '.join(sorted(names))}")
     else:
         conditions.set("Synchronous", False, "NoSynchronousStandby", "no replica is a synchronous standby")
+
+
+def evaluate_slots(declared: DeclaredCluster, state: ClusterState, conditions: ConditionSet) -> None:
+    """Evaluate ReplicationSlotsReady: the primary has the declared slots.
+
+    Without a primary the condition stays unchanged.
+    """
+    if not declared.replication_slots:
+        conditions.remove("ReplicationSlotsReady")
+        return
+    if (primary := state.primary) is None or not primary.pod_ready:
+        return
+    missing = [slot.name for slot in declared.replication_slots if slot.name not in state.members.slots]
+    if missing:
+        where = declared.names.instance(primary.ordinal)
+        message = f"primary {where} does not have the declared replication slots {', '.join(missing)}"
+        conditions.set("ReplicationSlotsReady", False, "SlotMissing", message)
+    else:
+        conditions.set("ReplicationSlotsReady", True, "Created", "the primary has all declared replication slots")

@@ -18,6 +18,7 @@ from ..cluster_engine import (
     SizedParameter,
     Verdict,
 )
+from ..naming import CLUSTER_LABEL
 from . import pod
 from .config import parameters, sizing
 from .sql import post_init_sql, system_accounts
@@ -50,7 +51,10 @@ class MySQLEngine:
         return [
             core.ConfigMap(
                 metadata=meta.ObjectMeta(
-                    name=names.group_config.name, namespace=names.group_config.namespace, labels=labels
+                    name=names.group_config.name,
+                    namespace=names.group_config.namespace,
+                    # It outlives the cluster, so it has no label by which tools track their objects.
+                    labels={CLUSTER_LABEL: cluster.key.name},
                 )
             ),
             core.ConfigMap(
@@ -98,7 +102,7 @@ class MySQLEngine:
 
     def sized_parameters(self, cluster: DeclaredCluster, resources: InstanceResources) -> Iterable[SizedParameter]:
         """See `sizing.sized_parameters`."""
-        return sizing.sized_parameters(resources, cluster.parameters, int(cluster.storage_size.value))
+        return sizing.sized_parameters(resources, cluster.parameters, int(cluster.usable_size.value))
 
     def managed_parameters(self, cluster: DeclaredCluster, names: Iterable[str]) -> frozenset[str]:
         """Return an empty set: servers do not read values of SET PERSIST."""

@@ -17,11 +17,12 @@ from steersman_databases.engines.cluster_engine import (
     SizedParameter,
     Verdict,
 )
+from steersman_databases.engines.postgresql.sql import post_init_sql
+from steersman_databases.engines.postgresql.sql.accounts import system_accounts
 
 from . import pod
 from .config import hba, parameters, sizing
 from .ha import patroni
-from .sql import post_init_sql, system_accounts
 
 
 class PostgreSQLEngine:
@@ -62,6 +63,7 @@ class PostgreSQLEngine:
                     "patroni.yaml": patroni.local_configuration(cluster),
                     "endpoint-slices": "".join(f"{name}\n" for name in slices),
                     "roles.sql": system_accounts.statements(),
+                    "roles-check.sql": system_accounts.check_statement(),
                 },
             ),
         ]

@@ -14,6 +14,8 @@ DO $$
 DECLARE
     account text;
     place text;
+    -- Of the data, whatever its name: Patroni's account.
+    administrator CONSTANT text := (SELECT rolname FROM pg_roles WHERE oid = 10);
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('steersman roles'));
     FOREACH account IN ARRAY ARRAY[
@@ -32,7 +34,35 @@ BEGIN
         LOOP
             EXECUTE format('ALTER ROLE %I%s RESET ALL', account, place);
         END LOOP;
+        EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), account);
     END LOOP;
+    -- A login trigger of this database must not lock these out. Since 17.
+    IF current_setting('event_triggers', true) IS NOT NULL THEN
+        FOREACH account IN ARRAY ARRAY[
+            'steersman_rewind', 'steersman_operator', 'steersman_superuser', 'steersman_pooler', 'steersman_queries',
+            administrator
+        ] LOOP
+            EXECUTE format('ALTER ROLE %I IN DATABASE %I SET event_triggers = off', account, current_database());
+        END LOOP;
+        -- Triggers of other databases must not prevent changes there.
+        ALTER ROLE steersman_operator SET event_triggers = off;
+        ALTER ROLE steersman_superuser SET event_triggers = off;
+    END IF;
+    IF NOT (SELECT rolcanlogin FROM pg_roles WHERE rolname = administrator) THEN
+        EXECUTE format('ALTER ROLE %I LOGIN', administrator);
+    END IF;
+    -- 16 and later: a role is administered by its creator, and this account may be another one of the same name.
+    IF current_setting('server_version_num')::integer >= 160000 THEN
+        FOR account IN
+            SELECT rolname FROM pg_roles
+            WHERE shobj_description(oid, 'pg_authid') LIKE 'steersman: %' AND NOT rolsuper
+                AND NOT pg_has_role('steersman_operator', oid, 'MEMBER WITH ADMIN OPTION')
+        LOOP
+            EXECUTE format(
+                'GRANT %I TO steersman_operator WITH ADMIN TRUE, INHERIT FALSE, SET FALSE', account
+            );
+        END LOOP;
+    END IF;
 END $$;
 
 -- None has a password: pg_hba lets each in by a certificate of the cluster's client authority and by nothing else.
@@ -41,6 +71,9 @@ ALTER ROLE steersman_rewind LOGIN INHERIT NOREPLICATION NOSUPERUSER NOCREATEROLE
 ALTER ROLE steersman_operator LOGIN NOINHERIT NOREPLICATION NOSUPERUSER CREATEROLE CREATEDB PASSWORD NULL;
 ALTER ROLE steersman_superuser LOGIN INHERIT NOREPLICATION SUPERUSER PASSWORD NULL;
 ALTER ROLE steersman_pooler LOGIN INHERIT NOREPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
+-- Their statements may contain verifiers of passwords, which no log of slow statements may show.
+ALTER ROLE steersman_operator SET log_min_duration_statement = -1;
+ALTER ROLE steersman_superuser SET log_min_duration_statement = -1;
 -- Sessions of the exporter become this role. It never logs in.
 ALTER ROLE steersman_monitor NOLOGIN INHERIT NOREPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
 -- Sessions of the exporter for queries of users. Users grant to it what these read.
@@ -54,6 +87,12 @@ GRANT EXECUTE ON FUNCTION
     pg_read_binary_file(text, bigint, bigint, boolean)
 TO steersman_rewind;
 GRANT pg_monitor TO steersman_operator, steersman_monitor, steersman_queries;
+-- The operator connects while clients hold all other connections. The role exists from version 16 on.
+DO $$ BEGIN
+    IF pg_catalog.to_regrole('pg_use_reserved_connections') IS NOT NULL THEN
+        EXECUTE 'GRANT pg_use_reserved_connections TO steersman_operator WITH INHERIT TRUE';
+    END IF;
+END $$;
 
 -- How PgBouncer learns the verifier of who logs in to it: nobody who could read others', and no account of ours.
 CREATE SCHEMA IF NOT EXISTS steersman;
@@ -80,4 +119,10 @@ CREATE OR REPLACE FUNCTION steersman.verifiers(names name[]) RETURNS TABLE (name
     END;
 REVOKE ALL ON FUNCTION steersman.verifiers(name[]) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION steersman.verifiers(name[]) TO steersman_operator;
+
+-- Writes of the pod go here, by an account that is limited as an application's.
+CREATE TABLE IF NOT EXISTS steersman.heartbeat (id integer PRIMARY KEY, at timestamptz NOT NULL);
+REVOKE ALL ON steersman.heartbeat FROM PUBLIC;
+GRANT USAGE ON SCHEMA steersman TO steersman_queries;
+GRANT SELECT, INSERT, UPDATE ON steersman.heartbeat TO steersman_queries;
 COMMIT;

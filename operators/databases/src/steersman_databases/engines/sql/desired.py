@@ -200,10 +200,9 @@ class DesiredExtension:
 class DesiredDatabase:
     """A database and its owner. Other users cannot connect unless a grant permits it.
 
-    `encoding`, `collation` and `character_type` default to the engine's UTF-8 and the server's settings. MySQL
-    supports
-    only `encoding` (a character set) and `collation`; its owner receives every privilege, since MySQL has no owners.
-    `cross_namespace` as in `DesiredUser`.
+    `encoding` defaults to the engine's UTF-8; collation, character type and locale to the server's settings. MySQL
+    supports only `encoding` (a character set) and `collation`. Its owner receives every privilege, since MySQL has
+    no owners. `cross_namespace` as in `DesiredUser`.
     """
 
     name: str
@@ -211,6 +210,8 @@ class DesiredDatabase:
     encoding: str | None = None
     collation: str | None = None
     character_type: str | None = None
+    locale_provider: str | None = None
+    locale: str | None = None
     template: str = EMPTY_TEMPLATE
     connection_limit: int = -1
     extensions: tuple[DesiredExtension, ...] = ()

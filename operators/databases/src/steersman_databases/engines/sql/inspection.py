@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -148,6 +149,7 @@ class DatabaseState:
     encoding: str = ""
     collation: str = ""
     character_type: str = ""
+    locale_provider: str = ""
     connection_limit: int = -1
     allows_connections: bool = True
     is_template: bool = False
@@ -276,26 +278,32 @@ class InspectionScope:
     @classmethod
     def of(cls, desired: Iterable[DesiredDatabase | DesiredUser]) -> InspectionScope:
         """Scope that plans for these objects need."""
-        scope = cls()
-        for one in desired:
-            scope |= _scope_of_database(one) if isinstance(one, DesiredDatabase) else _scope_of_user(one)
-        return scope
+        return cls.union(
+            _scope_of_database(one) if isinstance(one, DesiredDatabase) else _scope_of_user(one) for one in desired
+        )
+
+    @classmethod
+    def union(cls, scopes: Iterable[InspectionScope]) -> InspectionScope:
+        """Merge scopes, in linear time for thousands of objects."""
+        every = list(scopes)
+        inside: dict[str, set[str]] = defaultdict(set)
+        for scope in every:
+            for database, schemas in scope.contents.items():
+                inside[database] |= schemas
+        return cls(
+            frozenset[str]().union(*(scope.users for scope in every)),
+            frozenset[str]().union(*(scope.databases for scope in every)),
+            {database: frozenset(schemas) for database, schemas in inside.items()},
+            frozenset[str]().union(*(scope.extensions for scope in every)),
+            frozenset[SecuredObject]().union(*(scope.columns for scope in every)),
+            frozenset[str]().union(*(scope.without_contents for scope in every)),
+            any(scope.commit_settings for scope in every),
+            any(scope.system_accounts for scope in every),
+            frozenset[str]().union(*(scope.dropped_databases for scope in every)),
+        )
 
     def __or__(self, other: InspectionScope) -> InspectionScope:
-        inside = dict(self.contents)
-        for database, schemas in other.contents.items():
-            inside[database] = inside.get(database, frozenset[str]()) | schemas
-        return InspectionScope(
-            self.users | other.users,
-            self.databases | other.databases,
-            inside,
-            self.extensions | other.extensions,
-            self.columns | other.columns,
-            self.without_contents | other.without_contents,
-            self.commit_settings or other.commit_settings,
-            self.system_accounts or other.system_accounts,
-            self.dropped_databases | other.dropped_databases,
-        )
+        return InspectionScope.union((self, other))
 
 
 def _scope_of_database(desired: DesiredDatabase) -> InspectionScope:
@@ -310,10 +318,12 @@ def _scope_of_database(desired: DesiredDatabase) -> InspectionScope:
 
 
 def _scope_of_user(desired: DesiredUser) -> InspectionScope:
-    scope = InspectionScope(
-        users=frozenset({desired.name, *(role.role for role in desired.roles)}),
-        databases=frozenset(grant.database for grant in desired.grants),
-    )
+    scopes = [
+        InspectionScope(
+            users=frozenset({desired.name, *(role.role for role in desired.roles)}),
+            databases=frozenset(grant.database for grant in desired.grants),
+        )
+    ]
     for grant in desired.grants:
         inside: dict[str, frozenset[str]] = {}
         if grant.kind.is_in_database:
@@ -323,5 +333,5 @@ def _scope_of_user(desired: DesiredUser) -> InspectionScope:
             for name in grant.names
             for column in grant.columns
         }
-        scope |= InspectionScope(users=frozenset(grant.created_by), contents=inside, columns=frozenset(columns))
-    return scope
+        scopes.append(InspectionScope(users=frozenset(grant.created_by), contents=inside, columns=frozenset(columns)))
+    return InspectionScope.union(scopes)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from steersman_databases.engines.connection.pool import ServerSessions
+
 from ..errors import ConcurrentChange, EngineError, ObjectsMissing
-from ..pool import ServerSessions
 from .desired import DesiredDatabase, DesiredUser
 from .inspection import Inspection, InspectionScope
 from .ownership_marks import require_references_permitted

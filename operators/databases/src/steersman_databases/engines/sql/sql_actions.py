@@ -188,6 +188,8 @@ class CreateDatabase:
     collation: str | None
     character_type: str | None
     template: str
+    locale_provider: str | None = None
+    locale: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

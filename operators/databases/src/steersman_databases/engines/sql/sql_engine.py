@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
-from ..pool import ServerSessions
+from steersman_databases.engines.connection.pool import ServerSessions
+
 from ..server import DatabaseServer, SqlCredentials
 from .desired import DesiredDatabase, DesiredUser, OwnershipMark
 from .inspection import Inspection, InspectionScope
@@ -77,6 +79,16 @@ class SqlEngine(Protocol):
             ServerUnreachable: the server did not respond in time.
             AdministratorRejected: the login failed.
             SqlFailed: a statement failed.
+        """
+        ...
+
+    async def write_counters(self, sessions: ServerSessions, timeout: float = 15.0) -> Mapping[str, int]:
+        """Return a number per database that changes with its writes.
+
+        It also changes with roles. Empty if the contents of databases need no connection of their own.
+
+        Raises:
+            EngineError: as `inspect`.
         """
         ...
 

@@ -5,7 +5,7 @@ They do not disturb servers, so each reconcile applies them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Literal
 
@@ -22,7 +22,7 @@ from steersman_databases.core.apply_drift import comparable, repair_patch
 from steersman_databases.core.cached_reads import get_cached_or_live
 from steersman_databases.core.context import ClusterContext, is_owned
 from steersman_databases.core.data_ownership import data_state_of, wait_for_garbage_collection, wait_for_other_owner
-from steersman_databases.core.labels import cluster_labels
+from steersman_databases.core.labels import cluster_labels, data_labels
 from steersman_databases.engines.cluster_engine import ClusterEngine
 from steersman_databases.engines.naming import BACKUP_PORTS
 from steersman_databases.features.access import policies, rbac
@@ -34,6 +34,8 @@ from steersman_databases.features.services.specs import (
     endpoint_slices,
 )
 from steersman_databases.specs.data_secrets import owned_by
+
+RecreatedState = Callable[[Snapshot], Awaitable[tuple[ObjectKey, Mapping[str, str]] | None]]
 
 
 class SupportingObjects:
@@ -64,27 +66,38 @@ class SupportingObjects:
         await context.apply(Role, role)
         await context.apply(RoleBinding, rbac.role_binding(names, labels))
 
-    async def ensure_dcs(self, snapshot: Snapshot) -> None:
+    async def ensure_dcs(self, snapshot: Snapshot, recreated_state: RecreatedState) -> None:
         """Create the objects that members need at their start.
 
         The members' ConfigMaps exist as long as the PVCs.
+
+        Args:
+            recreated_state: returns the ConfigMap that needs annotations when it is created, and these.
         """
         for config in self._engine.supporting_objects(self._declared):
             if config.key in self._declared.dcs.all_keys:
-                await self._ensure_config_map(config, snapshot)
+                await self._ensure_config_map(config, snapshot, recreated_state)
             else:
                 await self._context.apply(ConfigMap, config)
 
-    async def _ensure_config_map(self, config: ApplyConfiguration[ConfigMap], snapshot: Snapshot) -> None:
+    async def _ensure_config_map(
+        self, config: ApplyConfiguration[ConfigMap], snapshot: Snapshot, recreated_state: RecreatedState
+    ) -> None:
         present = await get_cached_or_live(self._context.client, ConfigMap, config.key)
         if present is not None:
             self._context.require_labels(present, snapshot.pvcs)
             if not is_owned(present, snapshot.pvcs_present):
                 present = await self._reset_stale_leader(present, snapshot)
-        labels = {**self._labels, **(config.metadata.labels or {})}
+        labels = {**data_labels(self._declared), **(config.metadata.labels or {})}
         metadata = msgspec.structs.replace(
             config.metadata, labels=labels, owner_references=[owned_by(c) for c in snapshot.pvcs_in_use]
         )
+        if present is None:
+            state = await recreated_state(snapshot)
+            if state is not None and state[0] == config.key:
+                # Created and not applied: the next apply would remove the annotations, which belong to the members.
+                created = msgspec.structs.replace(metadata, annotations=state[1])
+                await self._context.client.create(msgspec.structs.replace(config, metadata=created))
         await self._context.client.apply(msgspec.structs.replace(config, metadata=metadata))
         if present is None:
             self._context.emit_created(ConfigMap, config.key)
@@ -145,7 +158,7 @@ class SupportingObjects:
             await context.client.create(config, owner=context.cluster)
             context.emit_created(EndpointSlice, config.key)
             return
-        context.require_controlled(present)
+        present = await context.require_control(EndpointSlice, present)
         if repair := repair_patch(present, config):
             repaired = await context.client.patch(EndpointSlice, config.key, repair)
             if comparable(repaired) != comparable(present):
@@ -155,7 +168,7 @@ class SupportingObjects:
         present = await get_cached_or_live(self._context.client, Service, service)
         if present is None:
             return "nobody"
-        return "cluster" if self._context.controls(present) else "stranger"
+        return "cluster" if self._context.may_control(present) else "stranger"
 
     async def ensure_policies(self, *, max_unavailable: int | None, network: bool, operator: str) -> None:
         """Ensure the PodDisruptionBudget and the NetworkPolicy.

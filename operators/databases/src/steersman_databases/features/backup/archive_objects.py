@@ -15,13 +15,13 @@ from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Secret
 from steersman.client import MergePatch
 from steersman.errors import AlreadyExists
 from steersman.meta import Object, to_builtins
-from steersman_databases.api.backup_common import ARCHIVE_PATH_ANNOTATION
+from steersman_databases.api.backups.backup_common import ARCHIVE_PATH_ANNOTATION
 from steersman_databases.api.group import GROUP
 from steersman_databases.core.cached_reads import get_cached_or_live
 from steersman_databases.core.context import ClusterContext
-from steersman_databases.core.labels import belongs_to, cluster_labels
+from steersman_databases.core.labels import belongs_to, data_labels
 from steersman_databases.features.backup_store.layout import archive_path
-from steersman_databases.specs.data_secrets import cluster_secret, owned_by
+from steersman_databases.specs.data_secrets import cluster_secret, data_owners, owned_by
 
 STORE_KEY = "store.json"
 ARCHIVE_UID_ANNOTATION = f"{GROUP}/archive-uid"
@@ -51,7 +51,7 @@ class ArchiveObjects:
         self._context = context
         self._pvcs = pvcs
         self._names = context.declared.names
-        self._labels = cluster_labels(context.declared)
+        self._labels = data_labels(context.declared)
 
     async def ensure_location(self) -> ArchiveLocation:
         """The archive of the data, written to all PVCs. The lowest ordinal that has one decides."""
@@ -91,7 +91,7 @@ class ArchiveObjects:
                 self._context.emit_created(ConfigMap, key)
             return present
         self._context.require_labels(present, self._pvcs)
-        if owners := self._missing_owners(present):
+        if owners := _missing_owners(present, [owned_by(pvc) for pvc in self._pvcs]):
             await self._context.client.patch(ConfigMap, key, owners)
         return present
 
@@ -110,9 +110,10 @@ class ArchiveObjects:
         """The Secret of the store. It is mounted optionally: creating it restarts no pod."""
         key = self._names.backup_secret
         data = {STORE_KEY: msgspec.json.encode(document, order="deterministic")}
+        owners = data_owners(self._context.declared, self._pvcs)
         present = await get_cached_or_live(self._context.client, Secret, key)
         if present is None:
-            await self._context.client.create(cluster_secret(key, self._labels, data, self._pvcs))
+            await self._context.client.create(cluster_secret(key, self._labels, data, owners))
             self._context.emit_created(Secret, key)
             return
         self._context.require_labels(present, self._pvcs)
@@ -120,8 +121,8 @@ class ArchiveObjects:
             patch = {"data": to_builtins(data), "metadata": {"resourceVersion": present.metadata.resource_version}}
             present = await self._context.client.patch(Secret, key, MergePatch(patch))
             self._context.emit_updated(Secret, key)
-        if owners := self._missing_owners(present):
-            await self._context.client.patch(Secret, key, owners)
+        if missing := _missing_owners(present, owners):
+            await self._context.client.patch(Secret, key, missing)
 
     async def remove(self) -> None:
         """Deletes Secret and catalog where ``spec.backup`` is not declared. The pods then stop archiving."""
@@ -134,11 +135,13 @@ class ArchiveObjects:
             ):
                 await self._context.delete(kind, present)
 
-    def _missing_owners(self, obj: Object) -> MergePatch | None:
-        owners = {owner.uid for owner in obj.metadata.owner_references}
-        missing = [owned_by(pvc) for pvc in self._pvcs if pvc.metadata.uid not in owners]
-        if not missing:
-            return None
-        references = [*to_builtins(obj.metadata.owner_references), *to_builtins(missing)]
-        version = obj.metadata.resource_version
-        return MergePatch({"metadata": {"ownerReferences": references, "resourceVersion": version}})
+
+def _missing_owners(obj: Object, desired: Sequence[meta.OwnerReference]) -> MergePatch | None:
+    """Return a patch that adds the missing owners, or None."""
+    owners = {owner.uid for owner in obj.metadata.owner_references}
+    missing = [owner for owner in desired if owner.uid not in owners]
+    if not missing:
+        return None
+    references = [*to_builtins(obj.metadata.owner_references), *to_builtins(missing)]
+    version = obj.metadata.resource_version
+    return MergePatch({"metadata": {"ownerReferences": references, "resourceVersion": version}})

@@ -29,6 +29,7 @@ from steersman_databases.cluster.declared import declare, engine_of
 from steersman_databases.cluster.executor import CLUSTER_INDEX
 from steersman_databases.core.api_errors import is_namespace_terminating, is_rejection
 from steersman_databases.core.cached_reads import get_cached_or_live
+from steersman_databases.core.database_naming import TRACKING_LABEL
 from steersman_databases.core.outcome import jittered, truncated
 from steersman_databases.engines.cluster_engine import CLUSTER_DOMAIN, DeclaredCluster
 from steersman_databases.engines.naming import ClusterNames
@@ -105,6 +106,10 @@ class BackupReconciler(RequestReconciler[Backup]):
             backup = await add_finalizer(self.client, backup, FINALIZER)
         elif FINALIZER in backup.metadata.finalizers:
             await remove_finalizer(self.client, backup, FINALIZER)
+        if TRACKING_LABEL in backup.metadata.labels and model.trigger_of(backup) == "Final":
+            # Earlier versions set it. A GitOps tool that tracks its objects by it would delete the backup.
+            untracked = MergePatch({"metadata": {"labels": {TRACKING_LABEL: None}}})
+            backup = await self.client.patch(Backup, backup.key, untracked)
         if (
             backup.spec.cluster_ref is not None
             and model.trigger_of(backup) == "Discovered"

@@ -9,8 +9,8 @@ from datetime import datetime
 
 from steersman.meta import FrozenDict, ObjectMeta
 from steersman_databases.api import Backup, BackupSpec, Cluster, Database
-from steersman_databases.api.backup import BackupClusterReference, BackupDatabaseReference, BackupTrigger
-from steersman_databases.api.backup_common import BackupType
+from steersman_databases.api.backups.backup import BackupClusterReference, BackupDatabaseReference, BackupTrigger
+from steersman_databases.api.backups.backup_common import BackupType
 from steersman_databases.api.references import ClusterKind
 from steersman_databases.core.database_naming import MANAGED_BY
 from steersman_databases.features.backup.catalog import CatalogBackup

@@ -78,7 +78,7 @@ async def create_job(context: ClusterContext, plan: JobPlan, job: batch.Job) -> 
         # Not applied: nothing of a Job can be changed.
         await context.client.create(job, owner=context.cluster)
     except AlreadyExists:
-        context.require_controlled(await context.client.live.get(Job, job.key))
+        await context.require_control(Job, await context.client.live.get(Job, job.key))
     else:
         context.emit_created(Job, job.key)
 

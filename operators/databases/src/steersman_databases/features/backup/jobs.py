@@ -12,7 +12,8 @@ from steersman.api.apply import core
 from steersman.api.core_v1 import Pod, ResourceRequirements
 from steersman.meta import FrozenDict, ObjectKey, is_true
 from steersman_databases.api import Backup
-from steersman_databases.api.backup_common import BackupSettings, VerificationStorage, period
+from steersman_databases.api.backups.backup_common import BackupSettings, VerificationStorage, period
+from steersman_databases.cluster.state import requested_image
 from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.engines.naming import BACKUP_PORTS, CLUSTER_LABEL, ROLE_LABEL, VERSION_LABEL
 from steersman_databases.features.backup.model import is_finished, trigger_of
@@ -98,12 +99,11 @@ def _plan(
     document: Mapping[str, object],
 ) -> JobPlan:
     primary = primary_pod(pods)
-    images = [container.image for container in primary.spec.containers] if primary is not None else []
     return JobPlan(
         key=key,
         subcommand="backup",
         # The programs of both sides must have one version.
-        image=(images[0] if images else None) or cluster.image,
+        image=cluster.image if primary is None else requested_image(primary),
         document=document,
         settings=settings.jobs,
         deadline_seconds=_DEADLINE_SECONDS,

@@ -8,8 +8,8 @@ from functools import cache
 from prometheus_client import CollectorRegistry, Gauge
 
 from steersman.meta import ObjectKey
-from steersman_databases.api.backup import BackupVerificationStatus
-from steersman_databases.api.backup_common import ClusterBackupStatus, VerificationSummary
+from steersman_databases.api.backups.backup import BackupVerificationStatus
+from steersman_databases.api.backups.backup_common import ClusterBackupStatus, VerificationSummary
 from steersman_databases.features.backup.model import FinishedBackup
 
 _LABELS = ["namespace", "cluster"]

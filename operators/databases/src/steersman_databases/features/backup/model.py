@@ -7,14 +7,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from steersman_databases.api import Backup
-from steersman_databases.api.backup import (
+from steersman_databases.api.backups.backup import (
     BackupPhase,
     BackupStatus,
     BackupTrigger,
     MySQLBackupStatus,
     PostgreSQLBackupStatus,
 )
-from steersman_databases.api.backup_common import BackupSchedule, BackupSummary, BackupType, ClusterBackupStatus
+from steersman_databases.api.backups.backup_common import (
+    BackupSchedule,
+    BackupSummary,
+    BackupType,
+    ClusterBackupStatus,
+)
 from steersman_databases.api.group import GROUP
 from steersman_databases.features.backup import schedules
 from steersman_databases.features.backup.catalog import Catalog, CatalogBackup

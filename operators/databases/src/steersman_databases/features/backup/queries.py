@@ -11,7 +11,7 @@ from steersman.cache import CachedClient
 from steersman.errors import AlreadyExists
 from steersman.meta import Object, ObjectKey
 from steersman_databases.api import CLUSTER_KINDS, Backup, Cluster, Database
-from steersman_databases.api.backup_common import StoreReference
+from steersman_databases.api.backups.backup_common import StoreReference
 from steersman_databases.cluster.executor import CLUSTER_INDEX
 from steersman_databases.cluster.status.pod_problems import problem_of
 from steersman_databases.cluster.status.pod_rejections import find_pod_rejection

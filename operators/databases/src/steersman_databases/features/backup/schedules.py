@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from cronsim import CronSim, CronSimError
 
-from steersman_databases.api.backup_common import BackupSchedule
+from steersman_databases.api.backups.backup_common import BackupSchedule
 from steersman_databases.core.time_zones import InvalidTimeZone, load_time_zone
 
 VERIFICATION = ""

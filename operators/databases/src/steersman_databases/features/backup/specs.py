@@ -15,7 +15,7 @@ from steersman.api.apply import batch, core, meta
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import Pod
 from steersman.meta import ObjectKey, is_true
-from steersman_databases.api.backup_common import BackupJobSettings
+from steersman_databases.api.backups.backup_common import BackupJobSettings
 from steersman_databases.core.database_naming import MANAGED_BY
 from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.specs.scheduling import auxiliary_affinity, to_apply, with_scheduling
@@ -55,7 +55,19 @@ class JobPlan:
     """
 
     key: ObjectKey
-    subcommand: Literal["backup", "expire", "recover", "final-backup", "verify", "dump", "load", "restore"]
+    subcommand: Literal[
+        "backup",
+        "expire",
+        "recover",
+        "final-backup",
+        "verify",
+        "dump",
+        "load",
+        "restore",
+        "plan",
+        "changes",
+        "check-import",
+    ]
     image: str
     document: Mapping[str, object]
     settings: BackupJobSettings = field(default_factory=BackupJobSettings)
@@ -113,7 +125,7 @@ def config_map_of(plan: JobPlan, labels: Mapping[str, str]) -> core.ConfigMap:
 
 def program_job(cluster: DeclaredCluster, plan: JobPlan) -> batch.Job:
     """The Job of a plan in its own pod, without owner."""
-    return job_of(plan, job_labels(cluster, plan.component), _pod(cluster, plan))
+    return job_of(plan, job_labels(cluster, plan.component), cluster_pod(cluster, plan))
 
 
 def job_of(
@@ -205,7 +217,8 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _pod(cluster: DeclaredCluster, plan: JobPlan) -> core.PodSpec:
+def cluster_pod(cluster: DeclaredCluster, plan: JobPlan) -> core.PodSpec:
+    """The pod of a plan with a cluster's store and client certificate."""
     settings, names = plan.settings, cluster.names
     secrets = {
         "store": (STORE_MOUNT, secret_volume("store", names.backup_secret)),

@@ -19,7 +19,7 @@ from steersman.controller import Builder
 from steersman.errors import AlreadyExists
 from steersman.meta import Object, find_condition
 from steersman_databases.api import Backup, BackupStore, Cluster
-from steersman_databases.api.backup_common import BackupSettings, ClusterBackupStatus
+from steersman_databases.api.backups.backup_common import BackupSettings, ClusterBackupStatus
 from steersman_databases.cluster.declared import engine_of
 from steersman_databases.cluster.state import ClusterState
 from steersman_databases.cluster.status.conditions import ConditionSet

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from steersman_databases.api.backup_common import ArchiveSettings
-    from steersman_databases.api.backup_store import Addressing, StoreProvider
+    from steersman_databases.api.backups.backup_common import ArchiveSettings
+    from steersman_databases.api.backups.backup_store import Addressing, StoreProvider
     from steersman_databases.api.group import EngineName
 
 POD_FORMAT = 1

@@ -5,6 +5,9 @@ from __future__ import annotations
 import secrets
 from base64 import b64encode
 from collections.abc import Iterator
+from datetime import datetime
+
+from msgspec.structs import replace
 
 from steersman.api.apply import core, meta
 from steersman.api.core_v1 import Secret
@@ -19,21 +22,25 @@ from steersman.controller import (
 )
 from steersman.errors import AlreadyExists
 from steersman.manager import Manager
-from steersman.meta import Condition, ObjectKey, find_condition, metadata_only
+from steersman.meta import Condition, ObjectKey, find_condition, metadata_only, set_condition
 from steersman_databases.api import BackupStore
-from steersman_databases.api.backup_store import KEY_EXPORTED_ANNOTATION
+from steersman_databases.api.backups.backup_store import KEY_EXPORTED_ANNOTATION, BackupStoreStatus
 from steersman_databases.api.group import is_paused
+from steersman_databases.api.kstatus import READY, with_kstatus
 from steersman_databases.api.secret_references import referenced_secrets
 from steersman_databases.core.cached_reads import get_live
 from steersman_databases.core.database_naming import MANAGED_BY
-from steersman_databases.core.outcome import jittered, truncated
+from steersman_databases.core.outcome import (
+    jittered,
+    truncated,
+    with_webhooks_condition,
+)
 from steersman_databases.features.backup_store.access import StoreAccess, StoreProblem
 from steersman_databases.features.backup_store.model import STORE_LABEL, load_access
 from steersman_databases.features.backup_store.probe_process import StoreProbe
 from steersman_databases.features.backup_store.report import ProbeReport
 from steersman_databases.features.backup_store.secret_reader import SecretReader
 
-READY = "Ready"
 KEY_EXPORTED = "EncryptionKeyExported"
 OBJECT_LOCK = "ObjectLock"
 
@@ -58,7 +65,7 @@ def setup_backup_stores(manager: Manager, probe: StoreProbe) -> None:
         .needs(Secret, "get", "list", "watch", "create")
         .max_concurrent_reconciles(_MAX_CONCURRENT_RECONCILES)
         .max_retry_delay(RETRY_SECONDS)
-        .complete(lambda context: BackupStoreReconciler(context, probe))
+        .complete(lambda context: BackupStoreReconciler(context, probe, manager.options.serve_webhooks))
     )
 
 
@@ -76,11 +83,12 @@ class BackupStoreReconciler(Reconciler[BackupStore]):
     Args:
         context: context of the controller.
         probe: verifies object stores.
+        serves_webhooks: True if this operator serves its admission webhooks.
     """
 
-    def __init__(self, context: ReconcilerContext, probe: StoreProbe) -> None:
+    def __init__(self, context: ReconcilerContext, probe: StoreProbe, serves_webhooks: bool = True) -> None:
         super().__init__(context)
-        self._probe = probe
+        self._probe, self._serves_webhooks = probe, serves_webhooks
         self._secrets = SecretReader(self.client)
 
     async def reconcile(self, store: BackupStore) -> Result:
@@ -138,17 +146,44 @@ class BackupStoreReconciler(Reconciler[BackupStore]):
         self.events.normal(store, "EncryptionKeyCreated", f"created Secret {key.name} with the encryption key")
 
     async def _write_status(self, store: BackupStore, access: StoreAccess | None, report: ProbeReport) -> None:
-        skew = report.clock_skew_seconds
-        fields: dict[str, object] = {
-            "clock_skew_seconds": skew if skew is not None and abs(skew) >= _REPORTED_SKEW_SECONDS else None
-        }
-        if access is not None and access.key_fingerprint:
-            fields["key_fingerprint"] = access.key_fingerprint
-        previous = find_condition(store.status.conditions, READY)
-        await self.status(store, conditions=_conditions(store, access, report), **fields)
+        now = self.runtime.clock.now()
+        if self._status(store, store.status, access, report, now) == store.status:
+            return
+        # The cache may lag behind our last status, and with it the fingerprint.
+        current = (await self.client.live.get(BackupStore, store.key)).status
+        previous = find_condition(current.conditions, READY)
+        await self.client.apply_status(store, self._status(store, current, access, report, now))
         if previous is None or (previous.reason, previous.message) != (report.reason, truncated(report.message)):
             emit = self.events.normal if report.ok else self.events.warning
             emit(store, report.reason, report.message or "the object store can be used")
+
+    def _status(
+        self,
+        store: BackupStore,
+        previous: BackupStoreStatus,
+        access: StoreAccess | None,
+        report: ProbeReport,
+        now: datetime,
+    ) -> BackupStoreStatus:
+        """Return the status after a probe.
+
+        Args:
+            previous: the last status.
+            access: None if a Secret is missing or not valid.
+            now: time of the transitions.
+        """
+        skew, conditions = report.clock_skew_seconds, previous.conditions
+        for condition in _conditions(store, access, report):
+            observed = replace(condition, observed_generation=store.metadata.generation)
+            conditions = set_condition(conditions, observed, now)
+        conditions = with_webhooks_condition(conditions, Condition, store, now, served=self._serves_webhooks)
+        return replace(
+            previous,
+            observed_generation=store.metadata.generation,
+            conditions=with_kstatus(conditions, now),
+            clock_skew_seconds=skew if skew is not None and abs(skew) >= _REPORTED_SKEW_SECONDS else None,
+            key_fingerprint=(access.key_fingerprint if access is not None else None) or previous.key_fingerprint,
+        )
 
 
 def _conditions(store: BackupStore, access: StoreAccess | None, report: ProbeReport) -> Iterator[Condition]:

@@ -10,17 +10,17 @@ from steersman.api.core_v1 import Secret
 from steersman.cache import CachedClient
 from steersman.meta import ObjectKey
 from steersman_databases.api import BackupStore
-from steersman_databases.api.backup_common import ArchiveSettings, StoreReference
+from steersman_databases.api.backups.backup_common import ArchiveSettings, StoreReference
 from steersman_databases.api.group import GROUP, EngineName
 from steersman_databases.api.secret_references import referenced_secrets
 from steersman_databases.core.cached_reads import get_cached_or_live
+from steersman_databases.engines.connection.input_limits import MAX_STORE_ENTRY_BYTES
 from steersman_databases.features.backup_store.access import StoreAccess, StoreProblem, key_fingerprint
 from steersman_databases.features.backup_store.secret_reader import SecretReader
 from steersman_databases.sql.tenancy import permits
 
 STORE_LABEL = f"{GROUP}/backup-store"
 """Label of a generated encryption key's Secret: the ``BackupStore``."""
-_MAX_ENTRY_BYTES = 64 * 1024
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -181,7 +181,7 @@ class _Entries:
         if secret is None:
             raise StoreProblem("SecretNotFound", f"{field_name}: Secret {name} does not exist. Create it")
         content = secret.data.get(key, b"")
-        if len(content) > _MAX_ENTRY_BYTES:
+        if len(content) > MAX_STORE_ENTRY_BYTES:
             raise StoreProblem("SecretInvalid", f"{field_name}: {key} of Secret {name} has more than 64 KiB")
         try:
             text = content.decode().rstrip("\r\n")

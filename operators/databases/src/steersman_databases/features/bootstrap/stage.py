@@ -191,7 +191,7 @@ class BootstrapReconciler:
             await context.client.create(job, owner=context.cluster)
         except AlreadyExists:
             # It is foreign, or so new that the cache lacks it.
-            context.require_controlled(await context.client.live.get(Job, job.key))
+            await context.require_control(Job, await context.client.live.get(Job, job.key))
         else:
             context.emit_created(Job, job.key)
 

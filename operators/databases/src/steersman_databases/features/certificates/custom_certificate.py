@@ -6,9 +6,9 @@ import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 
-from steersman_databases.engines.memfd import memory_file
+from steersman_databases.engines.connection.memfd import memory_file
+from steersman_databases.engines.digest_cache import cached_by_digest
 from steersman_databases.features.certificates.x509 import (
     CertificateKeyPair,
     UnsupportedKey,
@@ -109,7 +109,7 @@ def _check_time(chain: Sequence[str], now: datetime) -> None:
             )
 
 
-@lru_cache(maxsize=256)
+@cached_by_digest(maxsize=256)
 def _handshake_error(chain: str, key: str, ca_bundle: str) -> str:
     """Return why clients that trust `ca_bundle` refuse this certificate.
 

@@ -2,7 +2,7 @@
 
 The passwords are the administrator's and the application's. Each Secret is one write, and its content is derived
 from the other Secrets. So a process may end between two writes, and the next one continues. The Secrets are
-created before the first PVC, and the PVCs own them from then on.
+created before the first PVC. The cluster and the PVCs own them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from steersman.api.apply import core
 from steersman.api.core_v1 import PersistentVolumeClaim, Secret
 from steersman.client import MergePatch
 from steersman.controller import Builder
@@ -20,7 +21,7 @@ from steersman_databases.cluster.declared import pooler_of
 from steersman_databases.core.cached_reads import get_cached_or_live, get_live
 from steersman_databases.core.context import ClusterContext
 from steersman_databases.core.data_ownership import data_state_of, wait_for_garbage_collection
-from steersman_databases.core.labels import belongs_to, cluster_labels
+from steersman_databases.core.labels import belongs_to, data_labels
 from steersman_databases.core.outcome import ReconcileBlocked
 from steersman_databases.engines import ServerEndpoint, SqlCredentials
 from steersman_databases.engines.cluster_engine import ClusterEngine, DeclaredCluster
@@ -36,7 +37,7 @@ from steersman_databases.features.certificates.model import (
     pooler_services,
 )
 from steersman_databases.features.services.specs import declared_services
-from steersman_databases.specs.data_secrets import cluster_secret, owned_by
+from steersman_databases.specs.data_secrets import DATA_IDENTITY_ANNOTATION, cluster_secret, data_owners
 from steersman_databases.sql.connection_secret import ConnectionDetails
 
 T = TypeVar("T", bound=Object)
@@ -70,11 +71,21 @@ class ClusterData:
         pvcs_present: all PVCs, including terminating and retired ones with the same Secrets.
         is_initialized: a server of this operator created the data. Then its superuser accepts the operator's
             certificate, and a lost password can be replaced. Volumes from before clusters existed do not allow this.
+        identity: identity of the data that a primary serves; empty without a primary.
+        is_new: no volume has data, so that the identity of previous data does not apply.
     """
 
     pvcs: Sequence[PersistentVolumeClaim] = ()
     pvcs_present: Sequence[PersistentVolumeClaim] = ()
     is_initialized: bool = False
+    identity: str = ""
+    is_new: bool = False
+
+    def changed_annotations(self, present: Mapping[str, str]) -> Mapping[str, str | None]:
+        """Return the changes of a Secret's annotations. None removes one."""
+        if self.identity and present.get(DATA_IDENTITY_ANNOTATION) != self.identity:
+            return {DATA_IDENTITY_ANNOTATION: self.identity}
+        return {DATA_IDENTITY_ANNOTATION: None} if self.is_new and DATA_IDENTITY_ANNOTATION in present else {}
 
 
 def certificate_request(declared: DeclaredCluster, cluster: Cluster) -> CertificateRequest:
@@ -100,7 +111,7 @@ class SecretsReconciler:
         self._events = context.events
         self._declared = context.declared
         self._names = context.declared.names
-        self._labels = cluster_labels(context.declared)
+        self._labels = data_labels(context.declared)
         self._port = engine.port
         self._administrator = engine.administrator
 
@@ -261,7 +272,7 @@ class SecretsReconciler:
 
     async def _write(self, key: ObjectKey, found: Secret | None, desired: Data, data: ClusterData) -> Secret:
         if found is None:
-            secret = await self._client.create(cluster_secret(key, self._labels, desired, data.pvcs))
+            secret = await self._client.create(self._desired(key, desired, data))
             # Client certificates are first issued when poolers or backups are declared.
             is_new = key in (pooler_certificate(self._declared), self._names.backup_client_certificate)
             if data.is_initialized and not is_new:
@@ -274,15 +285,24 @@ class SecretsReconciler:
         changes: dict[str, Any] = {}
         if desired != found.data:
             changes["data"] = to_builtins(desired) | {k: None for k in found.data if k not in desired}
+        metadata: dict[str, Any] = {}
         owners = {o.uid for o in found.metadata.owner_references}
-        if foreign := [c for c in data.pvcs if c.metadata.uid not in owners]:
-            references = [*found.metadata.owner_references, *(owned_by(c) for c in foreign)]
-            changes["metadata"] = {"ownerReferences": to_builtins(references)}
+        if missing := [o for o in data_owners(self._declared, data.pvcs) if o.uid not in owners]:
+            metadata["ownerReferences"] = to_builtins([*found.metadata.owner_references, *missing])
+        if annotations := data.changed_annotations(found.metadata.annotations):
+            metadata["annotations"] = annotations
+        if metadata:
+            changes["metadata"] = metadata
         if "data" in changes and found.immutable and "tls.crt" in desired:
             # After an interruption here it would be issued again, because only the servers have this one.
             await self._context.delete_for_recreation(Secret, found)
-            return await self._client.create(cluster_secret(key, self._labels, desired, data.pvcs))
+            return await self._client.create(self._desired(key, desired, data))
         return await self._change(found, changes) if changes else found
+
+    def _desired(self, key: ObjectKey, desired: Data, data: ClusterData) -> core.Secret:
+        owners = data_owners(self._declared, data.pvcs)
+        annotations = {DATA_IDENTITY_ANNOTATION: data.identity} if data.identity else {}
+        return cluster_secret(key, self._labels, desired, owners, annotations)
 
     async def _change(self, secret: Secret, changes: Mapping[str, Any]) -> Secret:
         # Not applied by force: a concurrent write must not be overwritten by older data.

@@ -15,16 +15,19 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
+from steersman_databases.engines.connection.input_limits import (
+    MAX_BUNDLE_CHARACTERS,
+    MAX_CERTIFICATE_CHARACTERS,
+    MAX_KEY_CHARACTERS,
+    MAX_RSA_BITS,
+)
+from steersman_databases.engines.digest_cache import cached_by_digest
 from steersman_databases.engines.server import ClientKeyPair
 
 # Clocks differ.
 _BACKDATED = timedelta(hours=1)
 # The longest common name that X.520 allows.
 _MAX_COMMON_NAME_LENGTH = 64
-MAX_RSA_BITS = 4096
-_MAX_KEY_CHARACTERS = 16 * 1024
-_MAX_BUNDLE_CHARACTERS = 512 * 1024
-"""The authorities of Mozilla need half of it."""
 
 
 class UnsupportedKey(ValueError):
@@ -167,20 +170,20 @@ def _general_name(name: str) -> x509.GeneralName:
 # Parsing. All functions raise ValueError if the text is not a certificate or key in PEM.
 
 
-@lru_cache(maxsize=1024)
+@cached_by_digest(maxsize=1024)
 def validity(certificate: str) -> ValidityPeriod:
     """Return start and end of a certificate's validity."""
     found = _load(certificate)
     return found.not_valid_before_utc, found.not_valid_after_utc
 
 
-@lru_cache(maxsize=1024)
+@cached_by_digest(maxsize=1024)
 def common_name(certificate: str) -> str:
     """Return the common name of the subject, or "" without one."""
     return next((str(a.value) for a in _load(certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)), "")
 
 
-@lru_cache(maxsize=1024)
+@cached_by_digest(maxsize=1024)
 def sans(certificate: str) -> frozenset[str]:
     """Return the DNS names and addresses of a certificate.
 
@@ -212,7 +215,7 @@ def matches_name(certificate: str, name: str) -> bool:
     return desired in names or (first != "" and bool(rest) and f"*.{rest}" in names)
 
 
-@lru_cache(maxsize=1024)
+@cached_by_digest(maxsize=1024)
 def key_matches(certificate: str, key: str) -> bool:
     """Return True if the key belongs to the certificate.
 
@@ -224,7 +227,7 @@ def key_matches(certificate: str, key: str) -> bool:
         return False
 
 
-@lru_cache(maxsize=1024)
+@cached_by_digest(maxsize=1024)
 def signed_by(certificate: str, authority: str) -> bool:
     """Return True if `authority` itself signed the certificate."""
     try:
@@ -235,26 +238,26 @@ def signed_by(certificate: str, authority: str) -> bool:
     return True
 
 
-@lru_cache(maxsize=64)
+@cached_by_digest(maxsize=16)
 def split(bundle: str) -> tuple[str, ...]:
     """Return the certificates of a bundle as separate PEM texts, in order."""
-    if len(bundle) > _MAX_BUNDLE_CHARACTERS:
-        raise ValueError(
-            f"it is longer than {_MAX_BUNDLE_CHARACTERS // 1024} KiB. Leave out what clients do not need"
-        )
+    if len(bundle) > MAX_BUNDLE_CHARACTERS:
+        raise ValueError(f"it is longer than {MAX_BUNDLE_CHARACTERS // 1024} KiB. Leave out what clients do not need")
     return tuple(
         c.public_bytes(serialization.Encoding.PEM).decode() for c in x509.load_pem_x509_certificates(bundle.encode())
     )
 
 
-@lru_cache(maxsize=1024)
+@cached_by_digest(maxsize=1024)
 def fingerprint(certificate: str) -> str:
     """Return the SHA-256 of a certificate, as a handshake shows it."""
     return _load(certificate).fingerprint(hashes.SHA256()).hex()
 
 
-@lru_cache(maxsize=1024)
+@cached_by_digest(maxsize=1024)
 def _load(certificate: str) -> x509.Certificate:
+    if len(certificate) > MAX_CERTIFICATE_CHARACTERS:
+        raise ValueError(f"it is longer than {MAX_CERTIFICATE_CHARACTERS // 1024} KiB")
     return x509.load_pem_x509_certificate(certificate.encode())
 
 
@@ -263,8 +266,8 @@ def _load_key(key: str) -> PrivateKeyTypes:
 
     The tests of OpenSSL, whether the parts of an RSA key are prime, take minutes for a key that is made for them.
     """
-    if len(key) > _MAX_KEY_CHARACTERS:
-        raise UnsupportedKey(f"it is longer than {_MAX_KEY_CHARACTERS // 1024} KiB")
+    if len(key) > MAX_KEY_CHARACTERS:
+        raise UnsupportedKey(f"it is longer than {MAX_KEY_CHARACTERS // 1024} KiB")
     found = serialization.load_pem_private_key(key.encode(), None, unsafe_skip_rsa_key_validation=True)
     if isinstance(found, rsa.RSAPrivateKey):
         _check_rsa_size(found)

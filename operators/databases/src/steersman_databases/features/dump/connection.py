@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from steersman.api.apply import core
 from steersman.meta import ObjectKey
 from steersman_databases.api import Database
-from steersman_databases.api.import_source import ImportSettings
+from steersman_databases.api.backups.import_source import ImportSettings
 from steersman_databases.api.references import ServerReference, ServerTls, TlsMode
 from steersman_databases.core.database_naming import DatabaseNames
 from steersman_databases.engines.naming import OPERATOR_ROLE, ClusterNames

@@ -10,7 +10,7 @@ from steersman.errors import AlreadyExists, NotFound
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Clock
 from steersman_databases.api import Backup, Database
-from steersman_databases.api.backup_common import SKIP_FINAL_BACKUP_ANNOTATION, is_final_backup_skipped
+from steersman_databases.api.backups.backup_common import SKIP_FINAL_BACKUP_ANNOTATION, is_final_backup_skipped
 from steersman_databases.api.group import is_deletion_forced
 from steersman_databases.core.cached_reads import get_cached_or_live
 from steersman_databases.core.outcome import ReconcileBlocked, with_advice

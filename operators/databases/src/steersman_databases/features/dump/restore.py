@@ -18,8 +18,8 @@ from steersman.controller import EventRecorder
 from steersman.errors import AlreadyExists, ApiError
 from steersman.meta import ObjectKey
 from steersman_databases.api import Backup, BackupStore, Database
-from steersman_databases.api.backup_common import RecoverySettings
-from steersman_databases.api.import_source import ImportSettings
+from steersman_databases.api.backups.backup_common import RecoverySettings
+from steersman_databases.api.backups.import_source import ImportSettings
 from steersman_databases.cluster.executor import CLUSTER_INDEX
 from steersman_databases.cluster.status.pod_problems import problem_of
 from steersman_databases.cluster.status.pod_rejections import find_pod_rejection

@@ -10,7 +10,7 @@ from steersman.api.apply import batch, core, meta
 from steersman.api.core_v1 import ResourceRequirements
 from steersman.meta import ObjectKey
 from steersman_databases.api import Backup, Database
-from steersman_databases.api.backup_common import BackupJobSettings, BackupSettings, period
+from steersman_databases.api.backups.backup_common import BackupJobSettings, BackupSettings, period
 from steersman_databases.core.database_naming import MANAGED_BY, DatabaseNames
 from steersman_databases.engines.cluster_engine import DEFAULT_PULL_POLICY, PodTemplateSettings
 from steersman_databases.engines.naming import ClusterNames
@@ -27,10 +27,10 @@ from steersman_databases.features.dump.connection import JobConnection, owner_fi
 from steersman_databases.specs.scheduling import auxiliary_affinity, with_scheduling
 
 STORE_KEY = "store.json"
-_SERVER_MOUNT = "/etc/steersman/server"
+SERVER_MOUNT = "/etc/steersman/server"
 _OWNER_MOUNT = "/etc/steersman/owner"
 _SOURCE_MOUNT = "/etc/steersman/source"
-_IMPORT_MOUNT = "/etc/steersman/import"
+IMPORT_MOUNT = "/etc/steersman/import"
 _DEADLINE_SECONDS = 24 * 3600
 _COMPONENT = "dump"
 
@@ -121,7 +121,7 @@ def load_plan(
 def dump_job(database: Database, plan: JobPlan, connection: JobConnection) -> batch.Job:
     """The Job of `dump_plan`, without an owner."""
     store = secret_volume("store", DatabaseNames(database.key).dump_store)
-    return _job(database, plan, {"store": (STORE_MOUNT, store), "server": (_SERVER_MOUNT, server_files(connection))})
+    return _job(database, plan, {"store": (STORE_MOUNT, store), "server": (SERVER_MOUNT, server_files(connection))})
 
 
 def load_job(
@@ -130,8 +130,8 @@ def load_job(
     """The Job of `load_plan`, without an owner."""
     store = (_SOURCE_MOUNT, secret_volume("source", plan.key))
     volumes = {
-        "source": store if source is None else (_IMPORT_MOUNT, server_files(source, "source")),
-        "server": (_SERVER_MOUNT, server_files(connection)),
+        "source": store if source is None else (IMPORT_MOUNT, server_files(source, "source")),
+        "server": (SERVER_MOUNT, server_files(connection)),
         "owner": (_OWNER_MOUNT, owner_files(database)),
     }
     return _job(database, plan, volumes)
@@ -147,6 +147,15 @@ def store_secret(key: ObjectKey, labels: Mapping[str, str], document: Mapping[st
 
 
 def _job(database: Database, plan: JobPlan, volumes: Mapping[str, tuple[str, core.Volume]]) -> batch.Job:
+    return job_of(plan, dump_labels(database), scheduled_pod(plan, volumes))
+
+
+def scheduled_pod(plan: JobPlan, volumes: Mapping[str, tuple[str, core.Volume]]) -> core.PodSpec:
+    """The pod of a plan, with the scheduling of its settings.
+
+    Args:
+        volumes: where they are mounted read-only, by name.
+    """
     settings = plan.settings
     pods = PodTemplateSettings(
         resources=settings.resources or ResourceRequirements(),
@@ -154,5 +163,4 @@ def _job(database: Database, plan: JobPlan, volumes: Mapping[str, tuple[str, cor
         tolerations=settings.tolerations,
         priority_class=settings.priority_class_name or "",
     )
-    pod = with_scheduling(pods, program_pod(plan, volumes, DEFAULT_PULL_POLICY), auxiliary_affinity(pods))
-    return job_of(plan, dump_labels(database), pod)
+    return with_scheduling(pods, program_pod(plan, volumes, DEFAULT_PULL_POLICY), auxiliary_affinity(pods))

@@ -18,7 +18,7 @@ from steersman.errors import AlreadyExists, ApiError
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Clock
 from steersman_databases.api import Backup, Database
-from steersman_databases.api.backup_common import BackupSettings
+from steersman_databases.api.backups.backup_common import BackupSettings
 from steersman_databases.api.database import DumpStatus
 from steersman_databases.core.api_errors import is_rejection
 from steersman_databases.core.cached_reads import get_cached_or_live

@@ -10,11 +10,12 @@ from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import PersistentVolumeClaim
 from steersman.meta import FrozenDict, ObjectMeta, find_condition
 from steersman_databases.api import Backup, BackupSpec, Cluster
-from steersman_databases.api.backup import BackupClusterReference
-from steersman_databases.api.backup_common import BackupSettings, period
+from steersman_databases.api.backups.backup import BackupClusterReference
+from steersman_databases.api.backups.backup_common import BackupSettings, period
 from steersman_databases.api.references import ClusterKind
 from steersman_databases.cluster.state import AWAITING_RECOVERY, ClusterState, is_retired, ordinal_of
 from steersman_databases.core.database_naming import MANAGED_BY
+from steersman_databases.engines.naming import CLUSTER_LABEL
 from steersman_databases.features.backup.model import CLUSTER_UID_LABEL, TRIGGER_LABEL
 
 Decision = Literal["NotNeeded", "Due", "Completed", "Skipped", "NamespaceDeleted"]
@@ -90,7 +91,7 @@ def final_backup(cluster: Cluster, kind: ClusterKind, settings: BackupSettings, 
     """Return the ``Backup`` to create. It has no owner: it outlives the cluster."""
     labels: Mapping[str, str] = {
         "app.kubernetes.io/managed-by": MANAGED_BY,
-        "app.kubernetes.io/instance": cluster.metadata.name,
+        CLUSTER_LABEL: cluster.metadata.name,
         TRIGGER_LABEL: "Final",
         CLUSTER_UID_LABEL: cluster.metadata.uid,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from steersman_databases.api import Backup
-from steersman_databases.api.backup_common import BackupSettings
+from steersman_databases.api.backups.backup_common import BackupSettings
 from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.features.backup.specs import JobPlan, data_parameters
 

@@ -15,16 +15,16 @@ from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim, Secret
 from steersman.controller import Builder
 from steersman.errors import AlreadyExists
-from steersman.meta import Object, ObjectKey
+from steersman.meta import Object, ObjectKey, find_condition
 from steersman_databases.api import Backup, Cluster
-from steersman_databases.api.backup_common import (
+from steersman_databases.api.backups.backup_common import (
     ARCHIVE_PATH_ANNOTATION,
     BackupSettings,
     StoreReference,
     is_final_backup_skipped,
 )
 from steersman_databases.cluster.declared import engine_of
-from steersman_databases.cluster.state import MAJOR_LABEL, ClusterState, ordinal_of
+from steersman_databases.cluster.state import MAJOR_LABEL, ClusterState, ordinal_of, requested_image
 from steersman_databases.core.cached_reads import get_cached_or_live, get_live
 from steersman_databases.core.context import ClusterContext
 from steersman_databases.core.outcome import DatabaseOutcome, truncated
@@ -37,7 +37,7 @@ from steersman_databases.features.backup.catalog import backup_from
 from steersman_databases.features.backup.declared_backups import cluster_kind
 from steersman_databases.features.backup.instance_jobs import JobObservation, create_job, instance_job, observe_job
 from steersman_databases.features.backup.model import is_finished, status_from
-from steersman_databases.features.backup.progress import Progress, with_progress
+from steersman_databases.features.backup.progress import COMPLETE, Progress, with_progress
 from steersman_databases.features.backup.specs import JobResult
 from steersman_databases.features.backup_store.access import StoreProblem
 from steersman_databases.features.backup_store.layout import archive_path
@@ -152,12 +152,8 @@ class FinalBackup:
         except StoreProblem as problem:
             return _failed(str(problem))
         instance = state.instance(ordinal)
-        containers = (
-            ()
-            if instance is None or instance.statefulset is None
-            else (instance.statefulset.spec.template.spec.containers)
-        )
-        used = next((c.image for c in containers if c.image), None) or self._default_image(backup)
+        stateful = None if instance is None else instance.statefulset
+        used = (stateful and requested_image(stateful.spec.template)) or self._default_image(backup)
         if used is None:
             return _failed(f"no image exists for version {backup.status.version or ''}. Set spec.image")
         plan = final_backup_plan(self.context.declared, settings, backup, used, location.uid)
@@ -215,7 +211,8 @@ class FinalBackup:
     def _running(self, job: Job, observed: JobObservation, backup: Backup) -> DatabaseOutcome:
         if observed.problem is not None:
             return _failed(f"Job {job.key.name} does not run: {observed.problem.message}")
-        if backup.status.conditions and backup.status.conditions[0].reason == _FAILED:
+        reported = find_condition(backup.status.conditions, COMPLETE)
+        if reported is not None and reported.reason == _FAILED:
             return _failed(f"{backup.status.message}; Job {job.key.name} tries again")
         return _waiting(f"Job {job.key.name} takes the final backup")
 

@@ -10,9 +10,9 @@ from typing import Literal, get_args
 
 from steersman.meta import find_condition, is_true
 from steersman_databases.api import Cluster
+from steersman_databases.api.autopilot.maintenance import Ring
 from steersman_databases.api.cluster_common import ClusterSpec, ClusterStatus
 from steersman_databases.api.group import is_paused
-from steersman_databases.api.maintenance import Ring
 
 UpgradeState = Literal["Waiting", "Upgrading", "NotReady", "Current"]
 """State of a cluster in the rollout of an image. NotReady: after its upgrade."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from steersman.meta import Object
-from steersman_databases.api.maintenance import MaintenanceSettings, PendingDisruption, maintenance_until
+from steersman_databases.api.autopilot.maintenance import MaintenanceSettings, PendingDisruption, maintenance_until
 from steersman_databases.cluster.rules import minor_versions, rolling_update
 from steersman_databases.cluster.state import ClusterState
 from steersman_databases.cluster.status.conditions import ConditionSet

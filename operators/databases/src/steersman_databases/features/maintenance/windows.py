@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import get_args
 from zoneinfo import ZoneInfo
 
-from steersman_databases.api.maintenance import Day, MaintenanceSettings, MaintenanceWindow
+from steersman_databases.api.autopilot.maintenance import Day, MaintenanceSettings, MaintenanceWindow
 from steersman_databases.core.time_zones import load_time_zone
 
 _DAYS = get_args(Day)

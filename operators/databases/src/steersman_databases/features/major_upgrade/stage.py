@@ -96,7 +96,7 @@ class MajorUpgrade:
 
     Args:
         get_inventory: inspects a primary's databases. None if not supported.
-        custom_certificate: `spec.image`.
+        custom_image: `spec.image`.
         backup: takes the backup before an upgrade. None if not supported.
     """
 
@@ -105,7 +105,7 @@ class MajorUpgrade:
     ha_backend: HaBackend
     get_inventory: GetUpgradeInventory | None
     pending: PendingUpgrade | None
-    custom_certificate: str | None = None
+    custom_image: str | None = None
     backup: BackupBeforeUpgrade | None = None
 
     async def resume(
@@ -215,8 +215,7 @@ class MajorUpgrade:
             return planned
         primary = state.primary
         assert primary is not None and primary.pod is not None
-        running = next((c.image for c in primary.pod.spec.containers), None)
-        if self.custom_certificate is not None and self.custom_certificate == running:
+        if self.custom_image is not None and self.custom_image == primary.image:
             message = (
                 f"spec.image is an image of PostgreSQL {self._previous_version}. "
                 f"Set one of {due.to_version}, or remove the field"
@@ -345,7 +344,7 @@ class MajorUpgrade:
         assert self.pending is not None
         waits = (
             ""
-            if self.custom_certificate is None
+            if self.custom_image is None
             else f". spec.image takes effect after version {self._previous_version} is declared"
         )
         return f"the upgrade was rolled back to PostgreSQL {self._previous_version}: {message}{waits}"

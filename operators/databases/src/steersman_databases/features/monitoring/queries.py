@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
 
-TEXT_LIMIT = 32 * 1024
-"""Most characters of one key of a ConfigMap."""
-QUERY_LIMIT = 50
-"""Most queries of a cluster."""
+from steersman_databases.engines.connection.input_limits import MAX_QUERIES, MAX_QUERIES_CHARACTERS
+from steersman_databases.engines.digest_cache import cached_by_digest
+
 _NAME = "^[a-z_][a-z0-9_]{0,62}$"
 
 Name = Annotated[str, msgspec.Meta(pattern=_NAME)]
@@ -58,7 +56,7 @@ class _Loader(yaml.SafeLoader):
 
 
 # Each reconcile parses the same text, and the parser is slow.
-@lru_cache(maxsize=256)
+@cached_by_digest(maxsize=256)
 def parse_queries(text: str, *, has_databases: bool) -> ParsedQueries:
     """Parse one key of a ConfigMap. A problem of one query does not affect others.
 
@@ -66,8 +64,8 @@ def parse_queries(text: str, *, has_databases: bool) -> ParsedQueries:
         text: YAML, a mapping from the name of a query.
         has_databases: a session has one database, as in PostgreSQL.
     """
-    if len(text) > TEXT_LIMIT:
-        return ParsedQueries(problems=[f"more than {TEXT_LIMIT} characters: split it into several keys"])
+    if len(text) > MAX_QUERIES_CHARACTERS:
+        return ParsedQueries(problems=[f"more than {MAX_QUERIES_CHARACTERS} characters: split it into several keys"])
     try:
         parsed: object = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
         declared = msgspec.convert({} if parsed is None else parsed, dict[Name, Any])
@@ -131,8 +129,8 @@ def merge_queries(sources: Iterable[tuple[str, ParsedQueries]]) -> ParsedQueries
         for query in parsed.queries:
             if query["name"] in queries:
                 problems.append(f"{source}: query {query['name']}: another query has this name")
-            elif len(queries) == QUERY_LIMIT:
-                problems.append(f"{source}: query {query['name']}: a cluster has at most {QUERY_LIMIT} queries")
+            elif len(queries) == MAX_QUERIES:
+                problems.append(f"{source}: query {query['name']}: a cluster has at most {MAX_QUERIES} queries")
             else:
                 queries[query["name"]] = query
     return ParsedQueries(list(queries.values()), problems)

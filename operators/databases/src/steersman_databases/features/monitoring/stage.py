@@ -23,7 +23,7 @@ async def ensure_pod_monitor(context: ClusterContext, settings: MonitoringSettin
             return
         present = await get_cached_or_live(context.client, PodMonitor, names.key)
         if present is not None:
-            context.require_controlled(present)
+            present = await context.require_control(PodMonitor, present)
         desired = PodMonitor.of(dict(pod_monitor(names, cluster_labels(context.declared), settings.pod_monitor)))
         applied = await context.client.apply(desired, owner=context.cluster)
         if present is None:

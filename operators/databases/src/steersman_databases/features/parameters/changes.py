@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+RECORD_KEY = "steersman"
+"""Key of the operator's record next to the settings.
+
+Patroni uses the keys that it knows, and keeps others. Source: patroni/config.py of 4.0.7,
+Config._safe_copy_dynamic_configuration.
+"""
+TRIAL_KEY = "trial"
+"""Key of the trial in the record."""
 _MAX_LISTED = 10  # changed parameters in one Event
 
 
@@ -21,7 +29,7 @@ def change_message(stored: Mapping[str, Any], settings: Mapping[str, Any]) -> st
 
 
 def _changed_parameters(stored: Mapping[str, Any], settings: Mapping[str, Any], place: str = "") -> Iterator[str]:
-    for name in {*stored, *settings}:
+    for name in {*stored, *settings} - {RECORD_KEY}:
         previous, desired = stored.get(name), settings.get(name)
         if isinstance(previous, dict) and isinstance(desired, dict):
             inside = cast(Mapping[str, Any], previous), cast(Mapping[str, Any], desired)

@@ -15,9 +15,11 @@ from steersman_databases.cluster.actions import Action, RestartServer, Wait
 from steersman_databases.cluster.rules import failed_instances, rolling_update
 from steersman_databases.cluster.rules.switchover_attempts import plan_switchover
 from steersman_databases.cluster.state import ClusterState, Instance
-from steersman_databases.engines.cluster_engine import DeclaredCluster
+from steersman_databases.engines.annotation_io import parse_int
+from steersman_databases.engines.cluster_engine import ClusterEngine, DeclaredCluster
 from steersman_databases.engines.members import Member
 from steersman_databases.engines.server_pod import server_limits
+from steersman_databases.features.parameters.changes import RECORD_KEY, TRIAL_KEY
 
 STANDBY_SENSITIVE = frozenset(
     {
@@ -147,7 +149,7 @@ def exceeding_memory(
         return {}
     exceeding, limit_text = min(limits)
     return {
-        name: f'parameter "{name}" = {value} exceeds the memory limit of {limit_text} of an instance'
+        name: f'parameter "{name}" = {value} needs more than the memory limit of {limit_text} of an instance'
         for name, value in cluster.parameters.items()
         if (desired := fixed_memory(name, value)) is not None and desired >= exceeding
     }
@@ -207,9 +209,6 @@ def blocks_catch_up(state: ClusterState, instance: Instance) -> bool:
 
 
 _PRELOAD_LIBRARIES = "shared_preload_libraries"
-# Next to Patroni's own keys in its configuration. Patroni uses the keys that it knows, and keeps others. Source:
-# patroni/config.py of 4.0.7, Config._safe_copy_dynamic_configuration.
-_RECORD_KEY = "steersman"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,18 +216,22 @@ class RevertedParameter:
     """A value with which a server did not start.
 
     `previous` replaces it as long as it is declared. With `server_message` a running server reported that it would
-    not start.
+    not start. With `crashes` servers started with it, and crashed this often.
     """
 
     name: str
     value: str
     previous: str
     server_message: str = ""
+    crashes: int = 0
 
     @property
     def message(self) -> str:
         """Description for conditions."""
         replacement = f"keeping {self.previous}" if self.previous else "ignoring it"
+        if self.crashes:
+            change = f'parameter "{self.name}" was set to {self.value}'
+            return f"servers crashed {self.crashes} times after {change}; {replacement}"
         outcome = f'an instance could not start with parameter "{self.name}" = {self.value}'
         return (
             f"{f'no instance could start with it: {self.server_message}' if self.server_message else outcome}; "
@@ -259,7 +262,7 @@ def evaluate_trials(cluster: DeclaredCluster, state: ClusterState) -> ParameterT
     stored = stored_parameters(cluster, settings)
     rejected, waiting = (
         {
-            n: RevertedParameter(n, r["value"], r["former"], r.get("said", ""))
+            n: RevertedParameter(n, r["value"], r["former"], r.get("said", ""), parse_int(r.get("crashes")) or 0)
             for n, r in recorded.items()
             if declared.get(n) == r["value"]
         }
@@ -281,6 +284,30 @@ def evaluate_trials(cluster: DeclaredCluster, state: ClusterState) -> ParameterT
 def stored_parameters(cluster: DeclaredCluster, settings: Mapping[str, Any]) -> Mapping[str, str]:
     """Return the parameters in the members' shared configuration."""
     return cast(Mapping[str, str], settings.get(cluster.engine, {}).get("parameters", {}))
+
+
+_SLOT_DEFAULTS = {"wal_level": "replica", "max_replication_slots": "10"}
+"""Values of Patroni for parameters on which existing slots depend.
+
+A server with more slots, or with a logical slot and another `wal_level`, does not start.
+"""
+
+
+def with_slot_defaults(cluster: DeclaredCluster, settings: Mapping[str, Any]) -> DeclaredCluster:
+    """Declare defaults of removed parameters, so that servers can refuse them."""
+    stored = stored_parameters(cluster, settings)
+    removed = {n: v for n, v in _SLOT_DEFAULTS.items() if n in stored and n not in cluster.parameters}
+    return replace(cluster, parameters={**cluster.parameters, **removed}) if removed else cluster
+
+
+def depends_on_slots(rejected: Collection[str]) -> bool:
+    """Return True if dropped slots may change the result."""
+    return any(name in _SLOT_DEFAULTS for name in rejected)
+
+
+def validated_parameters(cluster: DeclaredCluster) -> Mapping[str, str]:
+    """Return the values that servers validate, with libraries."""
+    return _written_parameters(cluster)
 
 
 def effective_parameters(cluster: DeclaredCluster) -> Mapping[str, str]:
@@ -324,7 +351,17 @@ def bootstrap_failure(cluster: DeclaredCluster, state: ClusterState) -> str:
 
 
 def _recorded(settings: Mapping[str, Any], section: str) -> Mapping[str, Mapping[str, str]]:
-    return cast(Mapping[str, Mapping[str, str]], settings.get(_RECORD_KEY, {}).get(section, {}))
+    return cast(Mapping[str, Mapping[str, str]], settings.get(RECORD_KEY, {}).get(section, {}))
+
+
+def recorded_rejections(cluster: DeclaredCluster, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return messages of servers about declared values that they rejected.
+
+    They count while no server runs: a server that is down would not start with such a value.
+    """
+    declared = _written_parameters(cluster)
+    recorded = _recorded(settings, "rejected")
+    return {name: one["said"] for name, one in recorded.items() if declared.get(name) == one["value"]}
 
 
 def with_stored_libraries(cluster: DeclaredCluster, settings: Mapping[str, Any]) -> DeclaredCluster:
@@ -339,6 +376,18 @@ def have_same_parameters(one: DeclaredCluster, other: DeclaredCluster) -> bool:
     return _written_parameters(one) == _written_parameters(other)
 
 
+def keep_unvalidated(
+    declared: DeclaredCluster, stored: Mapping[str, Any], reverted: Sequence[RevertedParameter]
+) -> DeclaredCluster:
+    """Return the cluster with stored values of unvalidated parameters.
+
+    Servers ran with the previous values of reverted ones.
+    """
+    valid = {one.name for one in reverted}
+    kept = keep_previous(declared, stored, [n for n in requires_validation(declared) if n not in valid])
+    return with_stored_libraries(kept, stored) if stored and _PRELOAD_LIBRARIES not in valid else kept
+
+
 def requires_validation(declared: DeclaredCluster) -> Collection[str]:
     """Return the parameters whose values a server may refuse.
 
@@ -348,9 +397,14 @@ def requires_validation(declared: DeclaredCluster) -> Collection[str]:
 
 
 def keep_previous(declared: DeclaredCluster, stored: Mapping[str, Any], names: Collection[str]) -> DeclaredCluster:
-    """Replace these declared or sized parameters by stored values, if any."""
+    """Replace these declared or sized parameters by stored values, if any.
+
+    Stored libraries replace all declared ones.
+    """
     if not names:
         return declared
+    if _PRELOAD_LIBRARIES in names:
+        declared = with_stored_libraries(declared, stored)
     previous = stored_parameters(declared, stored)
     given = [name for name in effective_parameters(declared) if name in names]
     kept = {name: value for name, value in declared.parameters.items() if name not in names}
@@ -372,14 +426,21 @@ def _library_names(libraries: str) -> Sequence[str]:
     return [bare for name in libraries.split(",") if (bare := name.strip(" \"'"))]
 
 
-def to_record(trials: ParameterTrials) -> Mapping[str, Any]:
+def to_record(cluster: DeclaredCluster, trials: ParameterTrials, rejected: Mapping[str, str]) -> Mapping[str, Any]:
     """Return the record that is written next to the settings.
 
-    It has the values that must not be tried again, and the previous values of pending ones.
+    It has the values that must not be tried again, the previous values of pending ones, and values that a running
+    server rejected.
     """
     kept = {"refused": trials.reverted, "waiting": trials.pending}
-    entries = {section: {one.name: _record_entry(one) for one in entry} for section, entry in kept.items()}
-    return {_RECORD_KEY: found} if (found := {what: of for what, of in entries.items() if of}) else {}
+    entries: dict[str, Mapping[str, Any]] = {
+        section: {one.name: _record_entry(one) for one in entry} for section, entry in kept.items()
+    }
+    declared = _written_parameters(cluster)
+    entries["rejected"] = {n: {"value": declared[n], "said": text} for n, text in rejected.items() if n in declared}
+    if cluster.trial is not None:
+        entries[TRIAL_KEY] = cluster.trial.to_record()
+    return {RECORD_KEY: found} if (found := {what: of for what, of in entries.items() if of}) else {}
 
 
 def _record_entry(one: RevertedParameter) -> Mapping[str, str]:
@@ -387,6 +448,7 @@ def _record_entry(one: RevertedParameter) -> Mapping[str, str]:
         "value": one.value,
         "former": one.previous,
         **({"said": one.server_message} if one.server_message else {}),
+        **({"crashes": str(one.crashes)} if one.crashes else {}),
     }
 
 
@@ -410,3 +472,16 @@ def _fails_to_start(member: Member, primary: Member | None) -> bool:
 
 def _is_less(value: str, previous: str) -> bool:
     return value.isdecimal() and previous.isdecimal() and int(value) < int(previous)
+
+
+def conflicting(
+    engine: ClusterEngine, declared_cluster: DeclaredCluster, stored: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return new parameters that prevent a start in combination, with reasons."""
+    previous = stored_parameters(declared_cluster, stored)
+    found = dict[str, str]()
+    for names, message in engine.conflicts(declared_cluster.parameters):
+        declared = [name for name in names if name in declared_cluster.parameters]
+        new = [name for name in declared if declared_cluster.parameters[name] != previous.get(name)]
+        found.update(dict.fromkeys(new or declared[:1], message))
+    return found

@@ -30,9 +30,10 @@ from steersman_databases.engines.members import HaBackend
 from steersman_databases.engines.naming import OPERATOR_ROLE, SUPERUSER_ROLE
 from steersman_databases.engines.server import DatabaseServer, Login, ServerEndpoint
 from steersman_databases.features.certificates.model import CertificateSet
+from steersman_databases.features.parameters import crash_loops
 from steersman_databases.features.parameters import model as parameters_model
 from steersman_databases.features.parameters.changes import change_message
-from steersman_databases.features.parameters.model import effective_parameters
+from steersman_databases.features.parameters.model import effective_parameters, validated_parameters
 
 ListSettings = Callable[[DatabaseServer], Awaitable[SettingCatalog]]
 ResetAlterSystem = Callable[[DatabaseServer, Collection[str]], Awaitable[Sequence[str]]]
@@ -140,18 +141,25 @@ class ParameterReconciler:
         conditions: ConditionSet,
         *,
         was_provisioned: bool = False,
+        reverts_crashes: bool = False,
     ) -> SyncState:
         """Write the valid parameters, and report the others.
 
         Args:
             was_provisioned: servers of this cluster ran before.
+            reverts_crashes: restore values after whose change servers are in a crash loop.
         """
         declared, stored = context.declared, state.members.settings or {}
+        declared = parameters_model.with_slot_defaults(declared, stored)
+        undeclared = declared.parameters.keys() - context.declared.parameters.keys()
         parameter_trials = parameters_model.evaluate_trials(declared, state)
+        if reverts_crashes:
+            parameter_trials = crash_loops.with_reverts(declared, state, parameter_trials)
         declared = parameters_model.with_reverted(declared, parameter_trials.reverted)
         inspection = await self._inspect(context, declared, state, certificates, was_provisioned=was_provisioned)
         servers = list(inspection.servers.values())
         refused = {name: text for one in servers for name, text in one.refused.items()}
+        rejected = refused = refused if servers else parameters_model.recorded_rejections(declared, stored)
         unread = {name: found for one in servers for name, found in one.validation.unreadable.items()}
         parameter_trials = parameters_model.with_unread(
             declared, parameter_trials, {n: found for n, found in unread.items() if n not in refused}
@@ -162,27 +170,27 @@ class ParameterReconciler:
         desired = parameters_model.keep_previous(declared, readable, refused)
         # A cluster that already runs with this value keeps it.
         desired = parameters_model.keep_previous(desired, stored, oversized)
-        conflicting = _conflicting(self._engine, desired, stored)
+        conflicting = parameters_model.conflicting(self._engine, desired, stored)
         desired = parameters_model.keep_previous(desired, readable, conflicting)
-        refused |= {**oversized, **conflicting}
+        refused = {**refused, **oversized, **conflicting}
         unvalidated = not servers and inspection.unreachable is not None
         if unvalidated:
-            desired = parameters_model.keep_previous(desired, stored, parameters_model.requires_validation(desired))
-            desired = parameters_model.with_stored_libraries(desired, stored) if stored else desired
+            desired = parameters_model.keep_unvalidated(desired, stored, parameter_trials.reverted)
         invalid_hba = self._invalid_hba(declared)
         distrusting = frozenset(i.ordinal for i in state.instances if i.distrusts_ca)
         desired = replace(
             desired,
             drop_absent_slots=_holds_wal_for_removed(state),
             distrusting=distrusting,
-            existing_ordinals=frozenset(i.ordinal for i in state.instances),
+            existing_ordinals=frozenset(i.ordinal for i in state.instances if i.lineage == state.lineage),
             recovery_approved_for=complete_outage.approved_instance(declared, state),
             allows_alter_system=any(one.alter_system for one in servers),
         )
         settings = {
             **self._settings(desired, stored, bool(invalid_hba)),
-            **parameters_model.to_record(parameter_trials),
+            **parameters_model.to_record(declared, parameter_trials, rejected),
         }
+        settings = crash_loops.record_changes(declared, stored, settings, parameter_trials, state.now)
         written = await self._ha_backend.configure(state.members, settings)
         if written:
             context.events.normal(context.cluster, "ParametersWritten", change_message(stored, settings))
@@ -200,7 +208,7 @@ class ParameterReconciler:
             **_rejected(declared, state),
             **not_reset,
             **different,
-            **refused,
+            **{name: text for name, text in refused.items() if name not in undeclared},
             **{one.name: one.message for one in parameter_trials.reverted},
             **dict(_file_errors(context.declared, state, unread)),
         }
@@ -292,9 +300,10 @@ class ParameterReconciler:
         """
         assert instance.pod is not None and instance.member is not None
         restarts, waiting = instance.member.pending_restart, {p.name for p in instance.member.pending_settings}
-        desired = effective_parameters(declared), restarts
+        desired = validated_parameters(declared), restarts
         same, now = previous is not None and previous.desired == desired, self._clock.monotonic()
-        stays = not fails and not self._engine.allows_alter_system(declared)
+        depends = previous is not None and parameters_model.depends_on_slots(previous.validation.rejected)
+        stays = not fails and not depends and not self._engine.allows_alter_system(declared)
         recent = stays or (previous is not None and now - previous.asked_at < _RECHECK_SECONDS)
         if previous is not None and same and previous.matches and recent and previous.is_final(now):
             return previous
@@ -348,9 +357,10 @@ class ParameterReconciler:
         """Validate values on the server, or return an equal previous result."""
         if self._validate is None:
             return SettingValidation()
-        if previous is not None and previous.reloaded and not previous.validation.unreadable:
-            return previous.validation
-        values = {n: v for n, v in effective_parameters(declared).items() if n not in server.refused}
+        last = None if previous is None or not previous.reloaded else previous.validation
+        if last is not None and not last.unreadable and not parameters_model.depends_on_slots(last.rejected):
+            return last
+        values = {n: v for n, v in validated_parameters(declared).items() if n not in server.refused}
         login = Login(SUPERUSER_ROLE, certificate=certificates.superuser(self._clock.now()).as_client_certificate)
         return await self._validate(self._server(pod, login, certificates), values)
 
@@ -480,16 +490,3 @@ def _without_unreadable(
     return {
         declared.engine: {"parameters": {n: v for n, v in previous.items() if not {(n, v), (n, v.strip())} & bad}}
     }
-
-
-def _conflicting(
-    engine: ClusterEngine, declared_cluster: DeclaredCluster, stored: Mapping[str, Any]
-) -> dict[str, str]:
-    """Return new parameters that prevent a start in combination, with reasons."""
-    previous = parameters_model.stored_parameters(declared_cluster, stored)
-    found = dict[str, str]()
-    for names, message in engine.conflicts(declared_cluster.parameters):
-        declared = [name for name in names if name in declared_cluster.parameters]
-        new = [name for name in declared if declared_cluster.parameters[name] != previous.get(name)]
-        found.update(dict.fromkeys(new or declared[:1], message))
-    return found

@@ -15,8 +15,8 @@ from steersman.controller import Builder
 from steersman.errors import ApiError
 from steersman.meta import Object, ObjectKey, is_true
 from steersman.observability.runtime import Clock
+from steersman_databases.api.autopilot.maintenance import NEWER_TEMPLATE, PendingDisruption
 from steersman_databases.api.cluster_common import MemberRole, PoolerSettings
-from steersman_databases.api.maintenance import NEWER_TEMPLATE, PendingDisruption
 from steersman_databases.cluster.actions import Action, RestartServer, SwitchOver, Wait
 from steersman_databases.cluster.rules.rolling_update import pooler_image
 from steersman_databases.cluster.state import ClusterState

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
+from steersman_databases.engines.connection.https_get import https_get
 from steersman_databases.engines.errors import ServerUnreachable
 from steersman_databases.engines.server import ServerEndpoint
 from steersman_databases.features.read_replicas.model import ReadReplicaReport
@@ -27,31 +26,13 @@ async def get_report(endpoint: ServerEndpoint, authorities: str) -> ReadReplicaR
     Raises:
         ServerUnreachable: it does not respond in 3 s, or its response is malformed.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # The request goes to an address, so the authority identifies the server. It signs for this cluster only.
-    context.check_hostname = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.load_verify_locations(cadata=authorities)
+    body = await https_get(
+        endpoint, "/status", authorities, limit_bytes=_LIMIT_BYTES, timeout_seconds=_TIMEOUT_SECONDS
+    )
     try:
-        async with asyncio.timeout(_TIMEOUT_SECONDS):
-            return parse_report(await _get(endpoint, context))
-    except (OSError, TimeoutError, ValueError) as error:
-        raise ServerUnreachable(endpoint, str(error) or "no response") from error
-
-
-async def _get(endpoint: ServerEndpoint, context: ssl.SSLContext) -> bytes:
-    reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
-    try:
-        writer.write(f"GET /status HTTP/1.0\r\nHost: {endpoint.host}\r\n\r\n".encode())
-        await writer.drain()
-        response = await reader.read(_LIMIT_BYTES)
-        while chunk := await reader.read(_LIMIT_BYTES):
-            response += chunk
-            if len(response) > _LIMIT_BYTES:
-                raise ValueError("the response is too large")
-        return response.partition(b"\r\n\r\n")[2]
-    finally:
-        writer.close()
+        return parse_report(body)
+    except ValueError as error:
+        raise ServerUnreachable(endpoint, str(error)) from error
 
 
 def parse_report(body: bytes) -> ReadReplicaReport:

@@ -20,7 +20,7 @@ from steersman.client import MergePatch
 from steersman.errors import AlreadyExists, Forbidden, Invalid
 from steersman.meta import Object, Quantity, is_true
 from steersman_databases.api import Cluster, PostgreSQLCluster
-from steersman_databases.api.maintenance import NEWER_TEMPLATE, PendingDisruption
+from steersman_databases.api.autopilot.maintenance import NEWER_TEMPLATE, PendingDisruption
 from steersman_databases.api.read_replicas import ReadReplicaSettings, ReadReplicasStatus
 from steersman_databases.cluster.executor import CLUSTER_INDEX
 from steersman_databases.cluster.rules.rolling_update import pooler_image
@@ -268,7 +268,7 @@ class ReadReplicaStage:
             await self._context.client.create(config, owner=self._context.cluster)
         except AlreadyExists:
             present = await self._context.client.live.get(PersistentVolumeClaim, config.key)
-            self._context.require_controlled(present)
+            present = await self._context.require_control(PersistentVolumeClaim, present)
             return present.metadata.deletion_timestamp is None
         self._context.emit_created(PersistentVolumeClaim, config.key)
         return True

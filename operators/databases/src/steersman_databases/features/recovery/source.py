@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from steersman.cache import CachedClient
 from steersman.meta import ObjectKey
 from steersman_databases.api import Backup, BackupStore, Cluster
-from steersman_databases.api.backup_common import RecoverySettings, StoreReference
+from steersman_databases.api.backups.backup_common import RecoverySettings, StoreReference
 from steersman_databases.cluster.declared import engine_of, kind_of
 from steersman_databases.core.cached_reads import get_live
 from steersman_databases.features.backup_store.model import find_store

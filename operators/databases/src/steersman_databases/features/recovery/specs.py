@@ -8,7 +8,7 @@ import msgspec
 
 from steersman.api.apply import core, meta
 from steersman.meta import ObjectKey, to_builtins
-from steersman_databases.api.backup_common import BackupSettings, RecoverySettings
+from steersman_databases.api.backups.backup_common import BackupSettings, RecoverySettings
 from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.features.backup.specs import JobPlan, data_parameters, job_labels
 from steersman_databases.features.recovery.source import RecoverySource
@@ -29,6 +29,24 @@ def recovery_plan(
     """
     key = cluster.names.recovery_job
     target: Mapping[str, object] = {} if settings.target is None else to_builtins(settings.target)
+    fields: Mapping[str, object] = {
+        "processes": 1 if backup is None else backup.jobs.processes,
+        "target": target or {"latest": {}},
+        "backup_id": source.backup_id,
+        **data_parameters(cluster),
+    }
+    return recover_job(cluster, key, fields, core.SecretVolumeSource(secret_name=key.name, default_mode=0o440))
+
+
+def recover_job(
+    cluster: DeclaredCluster, key: ObjectKey, fields: Mapping[str, object], secret: core.SecretVolumeSource
+) -> JobPlan:
+    """Return a Job that fills a volume from an archive.
+
+    Args:
+        fields: further members of the Job's document.
+        secret: document of the object store with the archive.
+    """
     document: Mapping[str, object] = {
         "format": 1,
         "operation": "recover",
@@ -36,12 +54,8 @@ def recovery_plan(
         "version": cluster.version,
         "cluster": cluster_document(cluster),
         "cluster_uid": cluster.uid,
-        "processes": 1 if backup is None else backup.jobs.processes,
-        "target": target or {"latest": {}},
-        "backup_id": source.backup_id,
-        **data_parameters(cluster),
+        **fields,
     }
-    secret = core.SecretVolumeSource(secret_name=key.name, default_mode=0o440)
     return JobPlan(
         key=key,
         subcommand="recover",

@@ -18,7 +18,7 @@ from steersman.client import MergePatch
 from steersman.controller import Builder
 from steersman.meta import Object
 from steersman_databases.api import Backup, BackupStore, Cluster
-from steersman_databases.api.backup_common import RecoverySettings
+from steersman_databases.api.backups.backup_common import RecoverySettings
 from steersman_databases.api.group import GROUP
 from steersman_databases.cluster.actions import Action, Wait
 from steersman_databases.cluster.declared import engine_of, recovery_of
@@ -78,7 +78,7 @@ class RecoveryStage:
         job = await get_cached_or_live(self._context.client, Job, self._names.recovery_job)
         if job is None:
             return await self._start(settings, instance, conditions)
-        self._context.require_controlled(job)
+        job = await self._context.require_control(Job, job)
         return await self._advance(job, instance, conditions)
 
     async def _start(self, settings: RecoverySettings, instance: Instance, conditions: ConditionSet) -> Wait:

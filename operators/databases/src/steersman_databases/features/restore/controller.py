@@ -46,10 +46,13 @@ from steersman_databases.features.backup.queries import (
     running_job,
     start_job,
 )
-from steersman_databases.features.backup.specs import JobResult, job_state, result_of
+from steersman_databases.features.backup.specs import job_state, result_of
 from steersman_databases.features.certificates.model import generate_password
 from steersman_databases.features.restore import model
+from steersman_databases.features.restore.in_place import InPlaceRestores
+from steersman_databases.features.restore.reporter import RestoreReporter, failure_of
 from steersman_databases.features.restore.specs import account_secret, restore_plan
+from steersman_databases.features.restore_in_place.model import is_in_place
 from steersman_databases.sql.server_resolver import ServerNotResolved, ServerResolver
 
 FINALIZER = "databases.steersman.dev/restore"
@@ -82,6 +85,8 @@ class RestoreReconciler(RequestReconciler[Restore]):
         self._cluster_domain = cluster_domain
         # No other Job may be created between check and creation, see `start_job`.
         self._starting = asyncio.Lock()
+        self._reporter = RestoreReporter(context)
+        self._in_place = InPlaceRestores(context, self._reporter, self._starting, cluster_domain)
 
     async def reconcile(self, request: Request) -> Result:
         restore = await self.client.get_or_none(Restore, request)
@@ -97,6 +102,8 @@ class RestoreReconciler(RequestReconciler[Restore]):
             return await self._wait(restore, f"the API server rejects the Job: {error}")
 
     async def _reconcile(self, restore: Restore) -> Result:
+        if is_in_place(restore):
+            return await self._in_place.reconcile(restore, await self._cluster(restore))
         if restore.metadata.deletion_timestamp is not None:
             return await self._finalize(restore)
         if model.is_finished(restore):
@@ -177,7 +184,7 @@ class RestoreReconciler(RequestReconciler[Restore]):
         if job.spec.ttl_seconds_after_finished is None:
             patch = MergePatch({"spec": {"ttlSecondsAfterFinished": _LOGS_SECONDS}})
             await self.client.patch(Job, job.key, patch)
-        return await self._discard_and_fail(restore, cluster, *_failure(job, result))
+        return await self._discard_and_fail(restore, cluster, *failure_of(job, result))
 
     async def _complete(self, restore: Restore, cluster: Cluster, report: model.RestoreReport) -> Result:
         target = model.copy_target(restore, "")
@@ -270,22 +277,7 @@ class RestoreReconciler(RequestReconciler[Restore]):
                 await self.client.delete(kind, key, uid=present.metadata.uid, propagation="Background")
 
     async def _report(self, restore: Restore, progress: Progress, **fields: object) -> None:
-        status = model.with_progress(restore, progress, self.runtime.clock.now(), **fields)
-        if status == restore.status:
-            return
-        await self.client.apply_status(restore, status)
-        if restore.status.phase != progress.phase:
-            await self._emit(restore, progress, status.message or "")
-
-    async def _emit(self, restore: Restore, progress: Progress, message: str) -> None:
-        reasons = {"Running": "RestoreStarted", "Completed": "RestoreCompleted", "Failed": "RestoreFailed"}
-        reason = reasons.get(progress.phase)
-        if reason is None:
-            return
-        emit = self.events.warning if progress.phase == "Failed" else self.events.normal
-        emit(restore, reason, message)
-        if (cluster := await self._cluster(restore)) is not None:
-            emit(cluster, reason, truncated(f"Restore {restore.metadata.name}: {message}"))
+        await self._reporter.report(restore, await self._cluster(restore), progress, **fields)
 
     async def _cluster(self, restore: Restore) -> Cluster | None:
         reference = restore.spec.cluster_ref
@@ -314,15 +306,3 @@ class RestoreReconciler(RequestReconciler[Restore]):
 
     def _requeue(self) -> Result:
         return Result(requeue_after=jittered(_WAITING_SECONDS, self.runtime.random))
-
-
-def _failure(job: Job, result: JobResult | None) -> tuple[str, str]:
-    """Return reason and message of a failed Job."""
-    failed = next((c for c in job.status.conditions if c.type == "Failed" and c.status == "True"), None)
-    # Before its deadline a Job may have reported an earlier attempt.
-    if failed is not None and failed.reason == "DeadlineExceeded":
-        return "DeadlineExceeded", f"Job {job.metadata.name} did not end in time"
-    if result is not None and not result.ok and result.message:
-        return result.reason or "RestoreFailed", result.message
-    detail = (failed.message if failed is not None else None) or "it ended without a result"
-    return "RestoreFailed", f"Job {job.metadata.name} failed: {detail}. See the logs of its pods"

@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from steersman.meta import FrozenStruct, set_condition
+from steersman.meta import FrozenStruct
 from steersman_databases.api import Restore
+from steersman_databases.api.backups.restore import RestoredTable, RestoreItem, RestoreStatus
 from steersman_databases.api.group import EngineName
 from steersman_databases.api.reasons import BACKUP_STORE_REASONS, advice_for, with_next_step
-from steersman_databases.api.restore import RestoredTable, RestoreItem, RestoreStatus
 from steersman_databases.core.outcome import truncated
 from steersman_databases.engines.server import SqlCredentials
 from steersman_databases.engines.sql.restore_account import MAX_NAME_BYTES, CopyOutcome, CopyTarget
-from steersman_databases.features.backup.progress import COMPLETE, Progress, complete_condition
+from steersman_databases.features.backup.progress import COMPLETE, Progress, progress_conditions
 from steersman_databases.features.backup.specs import JobResult
 
 ACCOUNT_PREFIX = "steersman_restore_"
@@ -55,7 +55,7 @@ def engine_of(restore: Restore) -> EngineName:
 
 
 def items_of(restore: Restore) -> Sequence[RestoreItem]:
-    """Return ``spec.only``. The schema ensures that there is an item."""
+    """Return ``spec.only``, which a restore of the whole cluster does not have."""
     return restore.spec.only or ()
 
 
@@ -166,13 +166,11 @@ def with_progress(restore: Restore, progress: Progress, now: datetime, **fields:
     Args:
         fields: further fields of the status.
     """
-    generation = restore.metadata.generation
     message = truncated(with_next_step(progress.message, _advice(progress.reason)))
-    condition = complete_condition(progress, message, generation)
     return msgspec.structs.replace(
         restore.status,
-        observed_generation=generation,
-        conditions=set_condition(restore.status.conditions, condition, now),
+        observed_generation=restore.metadata.generation,
+        conditions=progress_conditions(restore, progress, message, now),
         message=message,
         **{"phase": progress.phase, **fields},
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from steersman.api.batch_v1 import Job
-from steersman.api.core_v1 import ConfigMap, Event, Namespace, Pod, Secret
+from steersman.api.core_v1 import ConfigMap, Event, Namespace, PersistentVolumeClaim, Pod, Secret
 from steersman.controller import ReconcilerContext, annotations_changed, any_of, generation_changed
 from steersman.manager import Manager
 from steersman_databases.api import Backup, MySQLCluster, PostgreSQLCluster, Restore
 from steersman_databases.core.outcome import MAX_CONCURRENT_RECONCILES
 from steersman_databases.engines.mysql.sql.restore_account import COPIES as MYSQL
-from steersman_databases.engines.postgresql.sql.restore_account import COPIES as POSTGRESQL
+from steersman_databases.engines.postgresql.sql.accounts.restore_account import COPIES as POSTGRESQL
 from steersman_databases.engines.sql.restore_account import CopyServer
 from steersman_databases.features.restore.controller import RestoreReconciler
 from steersman_databases.sql.server_resolver import ServerResolver, SqlEngineFactory
@@ -44,6 +44,7 @@ def setup_restores(
         .needs(ConfigMap, "get", "list", "watch", "create", "patch", "delete")
         .needs(Secret, "get", "list", "watch", "create", "patch", "delete")
         .needs(Pod, "get", "list", "watch")
+        .needs(PersistentVolumeClaim, "get", "list", "watch")
         .needs(Namespace, "get")
         .needs(Backup, "get", "list", "watch")
         .needs(PostgreSQLCluster, "get", "list", "watch")

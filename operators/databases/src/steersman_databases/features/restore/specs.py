@@ -11,7 +11,7 @@ from steersman.api.apply import core, meta
 from steersman.api.core_v1 import Pod
 from steersman.meta import ObjectKey, to_builtins
 from steersman_databases.api import Backup, Restore
-from steersman_databases.api.backup_common import BackupSettings, VerificationSettings, VerificationStorage
+from steersman_databases.api.backups.backup_common import BackupSettings, VerificationSettings, VerificationStorage
 from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.engines.naming import ClusterNames
 from steersman_databases.engines.server import SqlCredentials
@@ -23,6 +23,7 @@ _SERVER_MOUNT = "/etc/steersman/server"
 _OWNER_MOUNT = "/etc/steersman/owner"
 _MODE = 0o440
 _DEADLINE_SECONDS = 24 * 3600
+_PLAN_DEADLINE_SECONDS = 3600
 _PORTS = {"postgresql": 5432, "mysql": 3306}
 
 
@@ -42,7 +43,7 @@ def restore_plan(
     key = cluster.names.restore_job(restore.metadata.uid)
     verification = settings.verification or VerificationSettings(schedule="")
     largest = max((backup.status.size_bytes or 0 for backup in backups), default=0)
-    storage = _storage(restore.spec.storage, verification.storage)
+    storage = _storage(restore.spec.storage or VerificationStorage(), verification.storage)
     plan = temporary_data_plan(
         cluster,
         settings,
@@ -65,6 +66,35 @@ def restore_plan(
         deadline_seconds=_DEADLINE_SECONDS,
         volumes=[*plan.volumes, _server_files(cluster.names), _account_files(key)],
         mounts={**plan.mounts, "server": _SERVER_MOUNT, "owner": _OWNER_MOUNT},
+    )
+
+
+def preview_plan(
+    cluster: DeclaredCluster, settings: BackupSettings, restore: Restore, pods: Sequence[Pod]
+) -> JobPlan:
+    """The Job that plans a restore of the whole cluster. It only reads the archive.
+
+    Args:
+        pods: of the cluster's instances that are ready.
+    """
+    plan = temporary_data_plan(
+        cluster,
+        settings,
+        pods,
+        cluster.names.restore_plan_job(restore.metadata.uid),
+        {"target": to_builtins(restore.spec.target), "backup_id": None},
+        size=0,
+        storage_class=None,
+        resources=None,
+    )
+    return dataclasses.replace(
+        plan,
+        subcommand="plan",
+        component="restore",
+        deadline_seconds=_PLAN_DEADLINE_SECONDS,
+        # It keeps one segment of WAL, in its directory for temporary files.
+        volumes=[],
+        mounts={},
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from steersman.api.core_v1 import Pod
 from steersman.meta import Quantity
 from steersman_databases.api import Cluster, MySQLCluster
-from steersman_databases.api.cluster_common import SizedParameterStatus, Sizing, SizingStatus
+from steersman_databases.api.autopilot.sizing import SizedParameterStatus, Sizing, SizingStatus
 from steersman_databases.cluster.state import ClusterState
 from steersman_databases.engines.cluster_engine import ClusterEngine, DeclaredCluster, InstanceResources
 from steersman_databases.engines.server_pod import server_limits

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from steersman_databases.api.automation import AutogrowSettings, AutomationMode
+from steersman_databases.api.autopilot.automation import AutogrowSettings, AutomationMode
 from steersman_databases.core.sizes import format_bytes
 from steersman_databases.features.storage.usage import Volume, VolumeUsage
 

@@ -17,7 +17,12 @@ from steersman.errors import ApiError, NotFound
 from steersman.meta import ObjectKey, Quantity, find_condition
 from steersman.observability.runtime import Clock
 from steersman_databases.api import Cluster, PostgreSQLCluster
-from steersman_databases.api.automation import AutogrowSettings, AutomationMode, AutomationStatus, limited_mode
+from steersman_databases.api.autopilot.automation import (
+    AutogrowSettings,
+    AutomationMode,
+    AutomationStatus,
+    limited_mode,
+)
 from steersman_databases.cluster.state import ClusterState
 from steersman_databases.cluster.status.conditions import ConditionSet
 from steersman_databases.core.context import ClusterContext
@@ -34,6 +39,7 @@ from steersman_databases.features.storage.usage import (
     GROWN,
     Growth,
     VolumeName,
+    capacity_of,
     growth_of,
     pvc_of,
     requested_size,
@@ -64,18 +70,36 @@ def autogrow_settings(cluster: Cluster) -> Iterator[_Autogrow]:
 
 
 def with_grown_volumes(declared: DeclaredCluster, cluster: Cluster, state: ClusterState) -> DeclaredCluster:
-    """Return the cluster with the common size of its volumes.
+    """Return the cluster with the sizes of its volumes.
 
-    It is the largest request if the volumes grow automatically, or did. Otherwise it is the declared size.
+    The common size is the largest request if the volumes grow automatically, or did. Otherwise it is the declared
+    one.
     """
-    growing = {each.volume for each in autogrow_settings(cluster)}
     data = [i.data for i in state.instances if i.data is not None]
     wal = [i.wal for i in state.instances if i.wal is not None]
-    if "data" in growing or any(GROWN in pvc.metadata.annotations for pvc in data):
-        declared = _with_size(declared, "data", max([declared.storage_size, *map(requested_size, data)]))
-    if declared.wal_size is not None and ("wal" in growing or any(GROWN in pvc.metadata.annotations for pvc in wal)):
-        declared = _with_size(declared, "wal", max([declared.wal_size, *map(requested_size, wal)]))
-    return declared
+    if (size := grown_size(declared.storage_size, cluster, "data", data)) is not None:
+        declared = _with_size(declared, "data", size)
+    if declared.wal_size is not None and (size := grown_size(declared.wal_size, cluster, "wal", wal)) is not None:
+        declared = _with_size(declared, "wal", size)
+    capacities = [c for pvc in (wal or data) if (c := capacity_of(pvc)) is not None]
+    return replace(declared, capacity=min(capacities, default=None))
+
+
+def grown_size(
+    size: Quantity, cluster: Cluster, volume: VolumeName, pvcs: Sequence[PersistentVolumeClaim]
+) -> Quantity | None:
+    """Return the common size of the volumes of one name.
+
+    None if they do not grow automatically, and never did.
+
+    Args:
+        size: the declared size.
+        pvcs: of these volumes.
+    """
+    grows = any(each.volume == volume for each in autogrow_settings(cluster))
+    if not grows and not any(GROWN in pvc.metadata.annotations for pvc in pvcs):
+        return None
+    return max([size, *map(requested_size, pvcs)])
 
 
 def _with_size(declared: DeclaredCluster, volume: VolumeName, size: Quantity) -> DeclaredCluster:

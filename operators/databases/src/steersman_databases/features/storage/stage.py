@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
 
 from steersman.api.apps_v1 import StatefulSet
@@ -24,15 +25,24 @@ from steersman_databases.cluster.state import (
 )
 from steersman_databases.core.cached_reads import get_cached_or_live, get_live
 from steersman_databases.core.context import ClusterContext, is_owned
-from steersman_databases.core.labels import instance_labels
+from steersman_databases.core.labels import volume_labels
 from steersman_databases.core.outcome import ReconcileBlocked
 from steersman_databases.engines.naming import VERSION_LABEL
 from steersman_databases.engines.versions import version_tuple
-from steersman_databases.features.storage.specs import ENGINE_LABEL, data_pvc, wal_pvc
+from steersman_databases.features.storage.pvc_labels import record_copy, remove_tracking_labels
+from steersman_databases.features.storage.specs import (
+    DELETE_AFTER,
+    ENGINE_LABEL,
+    RestoredVolume,
+    data_pvc,
+    lineage_annotations,
+    wal_pvc,
+)
 from steersman_databases.features.storage.usage import (
     GROWN,
     Growth,
     VolumeName,
+    capacity_of,
     requested_size,
     resize_error_of,
     usage_of,
@@ -65,16 +75,30 @@ class VolumeReconciler:
         self._context = context
         self._declared = context.declared
 
-    async def create(self, ordinal: int, *, for_recovery: bool = False) -> bool:
+    async def create(
+        self,
+        ordinal: int,
+        *,
+        for_recovery: bool = False,
+        for_copy: bool = False,
+        lineage: int = 0,
+        restored: RestoredVolume | None = None,
+    ) -> bool:
         """Create the missing PVCs of an instance. Return True if any was missing.
 
         Args:
             for_recovery: a recovery fills the volume of the data before a server starts on it.
+            for_copy: the server copies the data of another instance.
+            lineage: of the data that the instance will copy.
+            restored: a restore in place fills the volume. The instance does not exist before that.
 
         Raises:
             ReconcileBlocked: a PVC of that name is foreign, or is being deleted.
         """
-        configs = [data_pvc(self._declared, ordinal, for_recovery=for_recovery)]
+        annotations = lineage_annotations(lineage) if restored is None else restored.annotations
+        configs = [
+            data_pvc(self._declared, ordinal, for_recovery=for_recovery, for_copy=for_copy, annotations=annotations)
+        ]
         if self._declared.wal_size is not None:
             configs.append(wal_pvc(self._declared, ordinal))
         created = False
@@ -104,15 +128,22 @@ class VolumeReconciler:
         if await self._with_labels(found, labels) is None:
             self._context.require_labels(found)
 
-    async def restore_labels(self, state: ClusterState) -> Sequence[PersistentVolumeClaim]:
+    async def restore_labels(
+        self, state: ClusterState, pvcs: Sequence[PersistentVolumeClaim]
+    ) -> Sequence[PersistentVolumeClaim]:
         """Restore labels that users removed from PVCs of instances.
 
         The cluster observes only PVCs with its labels. Returns the PVCs of existing instances that it did not
         observe.
+
+        Args:
+            pvcs: all observed PVCs.
         """
+        await remove_tracking_labels(self._context, pvcs)
         names, found = self._declared.names, list[PersistentVolumeClaim]()
         for instance in state.instances:
             ordinal = instance.ordinal
+            await record_copy(self._context, instance)
             for key, seen in ((names.data_pvc(ordinal), instance.data), (names.wal_pvc(ordinal), instance.wal)):
                 if seen is None and key.name in instance.mounted_pvcs:
                     pvc = await self._restore(instance, key)
@@ -132,7 +163,7 @@ class VolumeReconciler:
 
     def _labels(self, ordinal: int) -> Mapping[str, str]:
         """Return the permanent labels of an instance's PVCs."""
-        return {**instance_labels(self._declared, ordinal), ENGINE_LABEL: self._declared.engine}
+        return {**volume_labels(self._declared, ordinal), ENGINE_LABEL: self._declared.engine}
 
     async def _with_labels(
         self, pvc: PersistentVolumeClaim, labels: Mapping[str, str]
@@ -325,7 +356,13 @@ class VolumeReconciler:
         if pvc.metadata.deletion_timestamp is not None:
             return None
         name = pvc.metadata.name
-        if desired > requested_size(pvc):
+        requested, capacity = requested_size(pvc), capacity_of(pvc)
+        # A volume that has not reached its size may have a smaller one, but not the present one again.
+        lowered = capacity is not None and capacity <= desired < requested
+        if lowered and capacity == desired:
+            message = f"PVC {name} has {capacity} and requests {requested}. Declare a size above {capacity}"
+            return StorageCondition("Resizing", f"{message}: Kubernetes lowers no request to the present size")
+        if desired > requested or lowered:
             try:
                 if (refused := await self.request_size(pvc, desired, growth)) is not None:
                     return refused
@@ -337,8 +374,7 @@ class VolumeReconciler:
             return StorageCondition(
                 "FileSystemResizePending", f"the file system of PVC {name} is resized when its pod starts"
             )
-        capacity = pvc.status.capacity.get("storage")
-        if capacity is not None and Quantity(capacity) < desired:
+        if capacity is not None and capacity < desired:
             failed = f". The resize failed: {error}" if (error := resize_error_of(pvc)) else ""
             return StorageCondition("Resizing", f"PVC {name} has {capacity} of {desired}{failed}")
         return None
@@ -346,7 +382,7 @@ class VolumeReconciler:
     async def request_size(
         self, pvc: PersistentVolumeClaim, desired: Quantity, growth: Growth | None
     ) -> StorageCondition | None:
-        """Request a larger size. Return why it is refused, or None.
+        """Request another size. Return why it is refused, or None.
 
         Args:
             growth: recorded by the same request, so that no crash separates them.
@@ -389,11 +425,28 @@ class VolumeReconciler:
     async def delete_retired(self, pvcs: Sequence[PersistentVolumeClaim], state: ClusterState) -> None:
         """Delete the PVCs of removed instances, unless data are retained.
 
-        At least one other PVC must exist, because PVCs own the Secrets that new instances need.
+        Those that a restore in place left behind are kept until their time, and then deleted in any case. At least
+        one other PVC must exist, because PVCs own the Secrets that new instances need.
         """
-        if not self._declared.delete_data or all(map(is_retired, pvcs)):
+        if all(map(is_retired, pvcs)):
             return
         present = {i.ordinal for i in state.instances}
         for pvc in pvcs:
-            if is_retired(pvc) and ordinal_of(pvc) not in present and pvc.metadata.deletion_timestamp is None:
-                await self._context.delete(PersistentVolumeClaim, pvc)
+            due = _delete_after(pvc)
+            wanted = self._declared.delete_data if due is None else due <= state.now
+            retired = is_retired(pvc) and ordinal_of(pvc) not in present
+            if wanted and retired and pvc.metadata.deletion_timestamp is None:
+                # An undo may have made it the data of the cluster meanwhile.
+                await self._context.delete(PersistentVolumeClaim, pvc, unchanged=True)
+
+
+def _delete_after(pvc: PersistentVolumeClaim) -> datetime | None:
+    """Return the time of deletion. A malformed one counts as never."""
+    text = pvc.metadata.annotations.get(DELETE_AFTER)
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return datetime.max.replace(tzinfo=UTC)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod
 from steersman.meta import Quantity
 from steersman_databases.cluster.state import Instance
-from steersman_databases.engines.annotation_io import as_mapping
+from steersman_databases.engines.annotation_io import as_mapping, parse_times
 
 USAGE = "databases.steersman.dev/volumes"
 """Annotation of pods with the use of their volumes.
@@ -32,6 +32,15 @@ _RESIZE_ERROR = "ResizeError"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InactiveSlot:
+    """A replication slot without a client. `retained` is in bytes of WAL."""
+
+    name: str
+    retained: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeUsage:
     """Use of a mounted volume.
 
@@ -42,6 +51,7 @@ class VolumeUsage:
         daily_growth: bytes a day in the last 24 hours. None if unknown.
         retained_by: replication slot or archive that retains WAL, as a noun phrase.
         retained: the amount, such as "1.2 GiB".
+        inactive_slot: the one that retains most, if that is a large part of the volume.
     """
 
     size: int
@@ -50,6 +60,7 @@ class VolumeUsage:
     daily_growth: float | None = None
     retained_by: str = ""
     retained: str = ""
+    inactive_slot: InactiveSlot | None = None
 
     @property
     def used(self) -> int:
@@ -115,9 +126,14 @@ class Volume:
 
 
 def volumes_of(instances: Iterable[Instance], name: VolumeName) -> Sequence[Volume]:
-    """Return the volumes of this name that are not being deleted."""
-    found = ((pvc_of(instance, name), instance.pod) for instance in instances)
-    return [_volume(pvc, usage_of(pod, name)) for pvc, pod in found if pvc is not None]
+    """Return the volumes of this name that are not being deleted.
+
+    Retained WAL is the cause of growth only on a volume for WAL.
+    """
+    found = ((pvc_of(instance, name), usage_of(instance.pod, name)) for instance in instances)
+    if name == "data":
+        found = ((pvc, usage and replace(usage, retained_by="", retained="")) for pvc, usage in found)
+    return [_volume(pvc, usage) for pvc, usage in found if pvc is not None]
 
 
 def pvc_of(instance: Instance, name: VolumeName) -> PersistentVolumeClaim | None:
@@ -139,12 +155,19 @@ def usage_of(pod: Pod | None, name: VolumeName) -> VolumeUsage | None:
         daily_growth=_number(found.get("dailyGrowth")),
         retained_by=_text(found.get("retainedBy")),
         retained=_text(found.get("retained")),
+        inactive_slot=_inactive_slot(as_mapping(found.get("inactiveSlot"))),
     )
 
 
 def requested_size(pvc: PersistentVolumeClaim) -> Quantity:
     """Return the requested size of a PVC."""
     return Quantity(str(pvc.spec.resources.requests.get("storage", "0")))
+
+
+def capacity_of(pvc: PersistentVolumeClaim) -> Quantity | None:
+    """Return the size of the volume. None while there is none."""
+    capacity = pvc.status.capacity.get("storage")
+    return None if capacity is None else Quantity(str(capacity))
 
 
 def resize_error_of(pvc: PersistentVolumeClaim) -> str:
@@ -168,15 +191,20 @@ def growth_of(pvc: PersistentVolumeClaim) -> Growth | None:
 
 
 def _volume(pvc: PersistentVolumeClaim, usage: VolumeUsage | None) -> Volume:
-    capacity = pvc.status.capacity.get("storage")
+    capacity = capacity_of(pvc)
     return Volume(
         name=pvc.metadata.name,
         requested=int(requested_size(pvc)),
-        capacity=None if capacity is None else int(Quantity(str(capacity))),
+        capacity=None if capacity is None else int(capacity),
         usage=usage,
         growth=growth_of(pvc),
         resize_error=resize_error_of(pvc),
     )
+
+
+def _inactive_slot(found: Mapping[str, Any]) -> InactiveSlot | None:
+    name, size, since = _text(found.get("name")), _positive(found.get("size")), parse_times([found.get("since")], 1)
+    return InactiveSlot(name=name, retained=int(size), since=since[0]) if name and size and since else None
 
 
 def _parse(annotation: str | None) -> Mapping[str, Any]:

@@ -20,7 +20,13 @@ from steersman_databases.cluster.status.conditions import ConditionSet
 from steersman_databases.core.context import ClusterContext
 from steersman_databases.core.database_naming import database_of_secret
 from steersman_databases.engines.cluster_engine import ClusterEngine
-from steersman_databases.engines.errors import AdministratorRejected, EngineError, LimitReached, RoleMissing
+from steersman_databases.engines.errors import (
+    AdministratorRejected,
+    EngineError,
+    LimitReached,
+    RoleMissing,
+    SqlFailed,
+)
 from steersman_databases.engines.naming import SUPERUSER_ROLE
 from steersman_databases.engines.server import DatabaseServer, Login, ServerEndpoint, SqlCredentials
 from steersman_databases.engines.sql.data_takeover import DataOwner
@@ -109,7 +115,7 @@ class SystemAccounts:
             return
         server, data_owner = (
             self._server(primary.pod.status.pod_ip, cluster_credentials),
-            await self._data_owner(context, cluster),
+            await self._data_owner(context, cluster, state.lineage),
         )
         last = _LastCheck(
             target, now, async_commit_roles=frozenset() if previous is None else previous.async_commit_roles
@@ -138,7 +144,8 @@ class SystemAccounts:
             resolved = await self._resolver.resolve_own(context.declared)
             scope = InspectionScope(without_contents=frozenset({name}), commit_settings=True, system_accounts=True)
             inspection = await self._inspector.inspect(resolved, context.declared.kind, context.declared.key, scope)
-        except (AdministratorRejected, LimitReached, RoleMissing):
+        except (AdministratorRejected, LimitReached, RoleMissing, SqlFailed):
+            # The operator's own account: missing, changed, or without a right that it needs.
             return True
         except (ServerNotResolved, NoSlotFree, EngineError):
             # Other features report an unreachable server.
@@ -161,10 +168,11 @@ class SystemAccounts:
         reported = f"{synchronous.message}. By synchronous_commit, these do not wait for a replica: "
         conditions.set("Synchronous", True, "NotForAllRoles", reported + ", ".join(sorted(last.async_commit_roles)))
 
-    async def _data_owner(self, context: ClusterContext, cluster: Cluster) -> DataOwner:
+    async def _data_owner(self, context: ClusterContext, cluster: Cluster, lineage: int) -> DataOwner:
         """Return the cluster as owner, with the users declared on it.
 
-        Users with a `serverRef` may be on it, too.
+        Users with a `serverRef` may be on it, too. Data of a restore in place are taken over once, which locks users
+        that nothing declares any more.
         """
         (cluster_id,), mark = server_keys(cluster), await self._cluster_id.read()
         rotation_username_of = self._resolver.sql_engine_for(self._engine.name).rotation_username
@@ -180,7 +188,8 @@ class SystemAccounts:
         retained_users = {
             OwnershipMark(mark, "Database", of.namespace, of.name).text for of in databases if of is not None
         }
-        text = f"{mark_of(cluster, mark).text} {cluster.metadata.uid}"
+        uid = f"{cluster.metadata.uid}.{lineage}" if lineage else cluster.metadata.uid
+        text = f"{mark_of(cluster, mark).text} {uid}"
         return DataOwner(text, mark, users, retained_users, restored=recovery_of(cluster) is not None)
 
     def _server(self, address: str, cluster_credentials: ClusterCredentials) -> DatabaseServer:

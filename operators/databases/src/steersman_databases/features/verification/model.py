@@ -10,8 +10,8 @@ import msgspec
 
 from steersman.meta import Condition, FrozenStruct, find_condition, set_condition
 from steersman_databases.api import Backup
-from steersman_databases.api.backup import BackupStatus, BackupVerificationStatus
-from steersman_databases.api.backup_common import (
+from steersman_databases.api.backups.backup import BackupStatus, BackupVerificationStatus
+from steersman_databases.api.backups.backup_common import (
     BackupSchedule,
     ClusterBackupStatus,
     VerificationSettings,

@@ -9,7 +9,7 @@ from datetime import datetime
 from steersman.client import MergePatch
 from steersman.meta import find_condition
 from steersman_databases.api import Backup, Cluster
-from steersman_databases.api.backup_common import VerificationSummary
+from steersman_databases.api.backups.backup_common import VerificationSummary
 from steersman_databases.cluster.status.conditions import ConditionSet
 from steersman_databases.core.context import ClusterContext
 from steersman_databases.features.backup.schedules import InvalidSchedule

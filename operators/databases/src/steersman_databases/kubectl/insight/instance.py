@@ -67,7 +67,7 @@ class Instance:
         )
         done = await self._execute(command, _TIMEOUT_SECONDS)
         if done.returncode:
-            raise OperationRejected(_failure(done))
+            raise OperationRejected(failure_of(done))
         return done.stdout
 
     async def query_databases(self, sql: str, databases: Sequence[str]) -> tuple[list[str], str]:
@@ -83,26 +83,43 @@ class Instance:
             return (await self.query(sql)).splitlines(), ""
         done = await self._execute(each_database(sql, databases), _DATABASES_TIMEOUT_SECONDS)
         if done.returncode and not done.stdout.strip():
-            raise OperationRejected(_failure(done))
-        return done.stdout.splitlines(), _failure(done) if done.returncode else ""
+            raise OperationRejected(failure_of(done))
+        return done.stdout.splitlines(), failure_of(done) if done.returncode else ""
 
     async def _execute(self, command: Sequence[str], timeout_seconds: int) -> subprocess.CompletedProcess[str]:
-        arguments = self.place.kubectl(self.namespace, "exec", f"--container={shell.CONTAINER}", self.pod, "--")
-        try:
-            return await asyncio.to_thread(
-                subprocess.run,
-                [*arguments, *command],
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                check=False,
-                stdin=subprocess.DEVNULL,
-                timeout=timeout_seconds,
-            )
-        except FileNotFoundError:
-            raise OperationRejected("kubectl is not in PATH") from None
-        except subprocess.TimeoutExpired:
-            raise OperationRejected(f"{self.name} did not respond in {timeout_seconds} s") from None
+        return await execute(self.place, self.namespace, self.pod, command, timeout_seconds=timeout_seconds)
+
+
+async def execute(
+    place: CommandContext,
+    namespace: str,
+    pod: str,
+    command: Sequence[str],
+    *,
+    container: str = shell.CONTAINER,
+    timeout_seconds: int = _TIMEOUT_SECONDS,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a pod.
+
+    Raises:
+        OperationRejected: kubectl is missing, or the command did not end in time.
+    """
+    arguments = place.kubectl(namespace, "exec", f"--container={container}", pod, "--")
+    try:
+        return await asyncio.to_thread(
+            subprocess.run,
+            [*arguments, *command],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=timeout_seconds,
+        )
+    except FileNotFoundError:
+        raise OperationRejected("kubectl is not in PATH") from None
+    except subprocess.TimeoutExpired:
+        raise OperationRejected(f"{pod.removesuffix('-0')} did not respond in {timeout_seconds} s") from None
 
 
 async def find_instance(
@@ -144,5 +161,6 @@ def decode(output: str, type_: type[T]) -> T:
         raise OperationRejected(f"the response of the server is not understood: {error}") from None
 
 
-def _failure(done: subprocess.CompletedProcess[str]) -> str:
+def failure_of(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the message of a command that failed."""
     return done.stderr.strip() or f"kubectl exec ended with {done.returncode}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from steersman.controller import ReconcileOutcome as Ending
 from steersman.controller import (
     ReconcilerContext,
@@ -12,16 +14,24 @@ from steersman.controller import (
     remove_finalizer,
 )
 from steersman.errors import ApiError
+from steersman.meta import Condition
 from steersman_databases.api import Database
 from steersman_databases.api.group import PAUSED_ANNOTATION, is_paused
 from steersman_databases.core.annotation_warnings import AnnotationWarnings
 from steersman_databases.core.api_errors import REASONS, ApiErrorTracker, is_namespace_terminating, is_rejection
 from steersman_databases.core.backoff import BackOff
 from steersman_databases.core.database_naming import DatabaseNames
-from steersman_databases.core.outcome import DatabaseOutcome, ReconcileBlocked, is_changed, jittered, status_of
+from steersman_databases.core.outcome import (
+    DatabaseOutcome,
+    ReconcileBlocked,
+    is_changed,
+    jittered,
+    status_of,
+    with_webhooks_condition,
+)
 from steersman_databases.engines import ServerEndpoint, SqlEngine
-from steersman_databases.features.backup.events import archiving_events
 from steersman_databases.features.backup.metrics import BackupMetrics
+from steersman_databases.features.backup.progress import archiving_events
 from steersman_databases.features.backup.stage import ClaimPath
 from steersman_databases.features.backup_store.secret_reader import SecretReader
 from steersman_databases.features.dump.final import FinalDump
@@ -33,6 +43,7 @@ from steersman_databases.sql.database.sql_database import SqlDatabase, deletion_
 from steersman_databases.sql.inspector.server_inspector import NoSlotFree, ServerInspector
 from steersman_databases.sql.kubernetes_cluster_id import KubernetesClusterId
 from steersman_databases.sql.server_resolver import ServerResolver, SqlEngineFactory
+from steersman_databases.sql.settings import SqlSettings
 
 FINALIZER = "databases.steersman.dev/data"
 
@@ -46,6 +57,7 @@ class DatabaseReconciler(RequestReconciler[Database]):
         inspector: shared with the controller of users.
         metrics: of backups.
         claim_path: creates the identity of dumps in the object store.
+        settings: settings of this installation.
     """
 
     def __init__(
@@ -55,14 +67,15 @@ class DatabaseReconciler(RequestReconciler[Database]):
         inspector: ServerInspector,
         metrics: BackupMetrics,
         claim_path: ClaimPath | None = None,
+        settings: SqlSettings = SqlSettings(),  # noqa: B008
     ) -> None:
         super().__init__(context)
         secrets = SecretReader(self.client)
         self._dumps = DumpStage(self.client, secrets, claim_path, metrics, self.runtime.clock)
         self._final_dump = FinalDump(self.client, self.runtime.clock)
         self._restore = RestoreStage(self.client, self.events, secrets)
-        self._sql_engine_for = sql_engine_for
-        self._resolver = ServerResolver(self.client, sql_engine_for, self.runtime.clock)
+        self._sql_engine_for, self._serves_webhooks = sql_engine_for, settings.serves_webhooks
+        self._resolver = ServerResolver(self.client, sql_engine_for, self.runtime.clock, settings.server_networks)
         self._inspector = inspector
         self._cluster_id = KubernetesClusterId(self.client)
         self._api_errors = ApiErrorTracker(self.runtime.clock)
@@ -151,6 +164,10 @@ class DatabaseReconciler(RequestReconciler[Database]):
         status = status_of(database, outcome, endpoint, engine.uri_scheme, now)
         if report is not None:
             status = report.applied_to(status, database.metadata.generation, now)
+        conditions = with_webhooks_condition(
+            status.conditions, Condition, database, now, served=self._serves_webhooks
+        )
+        status = replace(status, conditions=conditions)
         if status == database.status:
             return
         # The cache may lack the last status, and an Event must not repeat.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from steersman.api.apply import meta
 from steersman.api.core_v1 import PersistentVolumeClaim
 from steersman.cache import CachedClient
 from steersman.client import MergePatch
@@ -16,26 +17,35 @@ from steersman.controller import EventRecorder
 from steersman.errors import NotFound
 from steersman.meta import Condition, find_condition
 from steersman_databases.api import Cluster, Database
-from steersman_databases.api.backup_common import SKIP_FINAL_BACKUP_ANNOTATION, is_final_backup_skipped
+from steersman_databases.api.backups.backup_common import SKIP_FINAL_BACKUP_ANNOTATION, is_final_backup_skipped
 from steersman_databases.api.database import DatabasePhase
-from steersman_databases.api.group import FORCE_DELETE_ANNOTATION, is_deletion_forced
+from steersman_databases.api.group import (
+    ADOPT_ANNOTATION,
+    FORCE_DELETE_ANNOTATION,
+    is_adoption_requested,
+    is_deletion_forced,
+)
+from steersman_databases.api.kstatus import READY
 from steersman_databases.cluster.declared import kind_of
 from steersman_databases.cluster.executor import CLUSTER_INDEX
 from steersman_databases.cluster.state import is_pvc_of, is_retired
 from steersman_databases.core.api_errors import REASONS
 from steersman_databases.core.cached_reads import get_cached_or_live, get_live
+from steersman_databases.core.context import adoption_advice, adoption_patch
 from steersman_databases.core.created_fields import own_created_spec_by_apply
-from steersman_databases.core.outcome import READY, ReconcileBlocked
+from steersman_databases.core.database_naming import database_of, is_of_database
+from steersman_databases.core.outcome import ReconcileBlocked
 from steersman_databases.engines import EngineError, InvalidName, SqlEngine, image
 from steersman_databases.engines.naming import OPERATOR_ROLE, ClusterNames
 from steersman_databases.engines.sql.desired import DesiredDatabase, DesiredUser
 from steersman_databases.features.storage.specs import ENGINE_LABEL
+from steersman_databases.specs.data_secrets import owned_by
 from steersman_databases.sql.database.specs import dedicated_cluster
 
 # Reasons of a cluster that a Database reports unchanged. For others it only waits for a server.
 _SHARED_REASONS = frozenset(
     {
-        *("AdministratorSecretMissing", "ImageUnavailable", "PodRejected", "NameConflict"),
+        *("AdministratorSecretMissing", "DataLost", "ImageUnavailable", "PodRejected", "NameConflict"),
         *("RetainedDataMismatch", "Unschedulable", "UnsupportedVersion"),
         *REASONS,
     }
@@ -70,6 +80,7 @@ class DedicatedCluster:
             cluster = await self.client.create(config, owner=self.database)
             self.events.normal(self.database, "Created", f"created {_qualified_name(cluster)}")
         else:
+            present = await self._adopted(present)
             self._require_controlled(present)
             # Otherwise, a field that the Database no longer declares would stay in the cluster.
             present = await own_created_spec_by_apply(self.client, present)
@@ -82,6 +93,17 @@ class DedicatedCluster:
     async def pvcs(self) -> tuple[PersistentVolumeClaim, ...]:
         """Return the PVCs of its data, which own the Secret."""
         return tuple(c for c in await self._pvcs_of_any_engine() if self._engine_label(c) == self.database.engine)
+
+    async def secret_owners(self) -> Sequence[meta.OwnerReference]:
+        """Return the owners of the Secret: the `Database` and the PVCs."""
+        database, resource = self.database, Database.api_resource
+        own = meta.OwnerReference(
+            api_version=resource.api_version,
+            kind=resource.kind,
+            name=database.metadata.name,
+            uid=database.metadata.uid,
+        )
+        return [own, *(owned_by(pvc) for pvc in await self.pvcs())]
 
     async def _pvcs_of_any_engine(self) -> Sequence[PersistentVolumeClaim]:
         """Return the PVCs, including those with data of another engine."""
@@ -158,6 +180,24 @@ class DedicatedCluster:
         reference = cluster.controller_reference
         return reference is not None and reference.uid == self.database.metadata.uid
 
+    async def _adopted(self, cluster: Cluster) -> Cluster:
+        """Adopt a restored cluster if the `Database` permits it.
+
+        The cluster then adopts its own objects.
+        """
+        if self._controls(cluster) or not is_adoption_requested(self.database) or not self._is_restored(cluster):
+            return cluster
+        body = dict(adoption_patch(cluster, self.database).body)
+        body["metadata"] = {**body["metadata"], "annotations": {ADOPT_ANNOTATION: "true"}}
+        adopted = await self.client.patch(self._kind, cluster.key, MergePatch(body))
+        self.events.normal(self.database, "Updated", f"adopted {_qualified_name(cluster)}")
+        return adopted
+
+    def _is_restored(self, cluster: Cluster) -> bool:
+        """Return True if it has labels of this `Database` and no controller."""
+        is_own = is_of_database(cluster) and self.database.key in database_of(cluster)
+        return is_own and cluster.controller_reference is None
+
     def _require_controlled(self, cluster: Cluster) -> None:
         name, reference = cluster.metadata.name, cluster.controller_reference
         owner_name = _qualified_name(cluster)
@@ -174,11 +214,12 @@ class DedicatedCluster:
                 f"{owner_name} belongs to a previous Database of this name: "
                 "waiting for the garbage collector to delete it",
             )
+        advice = adoption_advice(Database.api_resource.kind) if self._is_restored(cluster) else ""
         raise ReconcileBlocked(
             "Failed",
             "NameConflict",
             f"{owner_name} exists and does not belong to this Database. Refer to it by spec.clusterRef in a new "
-            "Database, or rename one of them",
+            f"Database, or rename one of them{advice}",
         )
 
 

@@ -17,7 +17,12 @@ from steersman_databases.api import Database
 from steersman_databases.api.group import FORCE_DELETE_ANNOTATION, is_deletion_forced
 from steersman_databases.api.reasons import DATABASE_REASONS
 from steersman_databases.core.cached_reads import get_cached_or_live
-from steersman_databases.core.database_naming import DatabaseNames, belongs_to_database, database_labels
+from steersman_databases.core.database_naming import (
+    TRACKING_LABEL,
+    DatabaseNames,
+    belongs_to_database,
+    database_secret_labels,
+)
 from steersman_databases.core.outcome import (
     DatabaseOutcome,
     ReconcileBlocked,
@@ -32,7 +37,6 @@ from steersman_databases.engines.sql.desired import DesiredDatabase, OwnershipMa
 from steersman_databases.engines.sql.inspection import Inspection, InspectionScope
 from steersman_databases.engines.sql.ownership_marks import retention_reason
 from steersman_databases.engines.sql.sql_plan import SqlChange, SqlPlan
-from steersman_databases.specs.data_secrets import owned_by
 from steersman_databases.sql.connection_secret import connection_entries, database_secret
 from steersman_databases.sql.database.dedicated_cluster import DedicatedCluster
 from steersman_databases.sql.desired import desired_database, desired_owner, mark_of
@@ -188,20 +192,25 @@ class SqlDatabase:
         credentials = SqlCredentials(database.username, _password_in(secret) or secrets.token_urlsafe(24))
         server = self._client_endpoint(resolved.server)
         data = connection_entries(server, resolved.sql_engine, credentials, database.database_name)
-        pvcs = () if self.cluster is None else await self.cluster.pvcs()
+        labels = database_secret_labels(database)
+        desired_owners = () if self.cluster is None else await self.cluster.secret_owners()
         if secret is None:
-            created = await self.client.create(database_secret(key, database_labels(database), data, pvcs))
+            created = await self.client.create(database_secret(key, labels, data, desired_owners))
             self.events.normal(database, "Created", f"created Secret {key.name}")
             return created
         complete = all(secret.data.get(name) == value for name, value in data.items())
         owners = {o.uid for o in secret.metadata.owner_references}
-        missing = [owned_by(c) for c in pvcs if c.metadata.uid not in owners]
-        if complete and not missing:
+        missing = [owner for owner in desired_owners if owner.uid not in owners]
+        # Earlier versions set the label by which GitOps tools track their objects.
+        is_tracked = secret.metadata.labels.get(TRACKING_LABEL) == database.metadata.name
+        if complete and not missing and not is_tracked:
             return secret
         # Not applied by force: a concurrent change of the password must not be overwritten.
         metadata: dict[str, Any] = {"resourceVersion": secret.metadata.resource_version}
         if missing:
             metadata["ownerReferences"] = to_builtins([*secret.metadata.owner_references, *missing])
+        if is_tracked:
+            metadata["labels"] = {**labels, TRACKING_LABEL: None}
         patched = await self.client.patch(Secret, key, MergePatch({"metadata": metadata, "data": to_builtins(data)}))
         if not complete:
             self.events.normal(database, "SecretRestored", f"completed Secret {key.name}")

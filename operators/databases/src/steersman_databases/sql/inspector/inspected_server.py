@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from steersman.controller import Channel
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import EngineError
-from steersman_databases.engines.pool import ServerSessions
 from steersman_databases.engines.server import SqlCredentials
 from steersman_databases.engines.sql.inspection import Inspection, InspectionScope
 from steersman_databases.engines.sql.sql_engine import SqlEngine
@@ -50,6 +50,14 @@ class DriftSubscription:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Inspection inside a database, with the database's write counter before it."""
+
+    write_counter: int
+    time: float
+
+
 @dataclass(slots=True)
 class InspectedServer:
     """State of one server."""
@@ -72,6 +80,8 @@ class InspectedServer:
     round: int = 0
     last_round_of: dict[str, int] = field(default_factory=dict[str, int])
     """Last round in which each database was inspected inside. 0 means never."""
+    visits: dict[str, Visit] = field(default_factory=dict[str, Visit])
+    """Last inspection inside each database that a poll has made."""
     active: int = 0
     waiting: dict[tuple[str, ObjectKey], None] = field(default_factory=dict[tuple[str, ObjectKey], None])
     poll_task: asyncio.Task[None] | None = None
@@ -89,6 +99,13 @@ class InspectedServer:
     def free_slots(self) -> int:
         """Number of free slots for workers."""
         return (_MAX_CONCURRENT if self.reachable else 1) - self.active
+
+    async def write_counters(self) -> Mapping[str, int]:
+        """Write counters of databases. Empty if the server does not respond, which the next inspection reports."""
+        try:
+            return {} if self.failure is not None else await self.sql_engine.write_counters(self.sessions)
+        except EngineError:
+            return {}
 
     def record_success(self) -> None:
         """Record that the server responded."""

@@ -31,7 +31,8 @@ from steersman_databases.engines.sql.identifiers import without_invalid
 from steersman_databases.engines.sql.inspection import NOT_INSPECTED, Inspection, InspectionScope
 from steersman_databases.engines.sql.reconcile_sql import reconcile
 from steersman_databases.engines.sql.sql_plan import SqlChange, SqlPlan
-from steersman_databases.sql.inspector.inspected_server import DriftSubscription, InspectedServer
+from steersman_databases.sql.inspector.inspected_server import DriftSubscription, InspectedServer, Visit
+from steersman_databases.sql.inspector.namespace_slots import NamespaceSlots
 from steersman_databases.sql.inspector.polling_scope import TIMEOUT_SECONDS, merged, scope_of_poll, timeout_for
 from steersman_databases.sql.inspector.sql_drift import (
     Desired,
@@ -64,7 +65,7 @@ One object's desired state may prevent the shared inspection.
 
 
 class NoSlotFree(Exception):
-    """Too many workers use this server.
+    """Too many workers use this server, or serve its namespace.
 
     The object is enqueued when a slot is free.
 
@@ -89,6 +90,7 @@ class ServerInspector:
         # sessions.
         self._servers: dict[DatabaseServer, InspectedServer] = {}
         self._channels: dict[str, Channel] = {}
+        self._namespaces = NamespaceSlots()
 
     def events_for(self, kind: str) -> Channel:
         """Return the source of objects of `kind` with drift."""
@@ -225,12 +227,16 @@ class ServerInspector:
         if inspected.free_slots <= 0:
             inspected.waiting[kind, key] = None
             raise NoSlotFree
+        if not self._namespaces.acquire((kind, key)):
+            raise NoSlotFree
         inspected.waiting.pop((kind, key), None)
         inspected.active += 1
         try:
             yield
         finally:
             inspected.active -= 1
+            for waiting_kind, waiting_key in self._namespaces.release(key.namespace):
+                self.events_for(waiting_kind).enqueue(waiting_key)
             # Databases come before users, whose grants need them. Two objects per free slot fill all slots some time
             # after a server has recovered. More would be too many, because objects on their way are not counted.
             waiting = sorted(inspected.waiting, key=lambda who: who[0] != DATABASE_KIND)
@@ -367,9 +373,7 @@ class ServerInspector:
 
         An error that depends on a scope is not a failure of the server.
         """
-        scope = InspectionScope()
-        for each in scopes:
-            scope |= each
+        scope = InspectionScope.union(scopes)
         inspection = inspected.sql_engine.inspect
         try:
             if isinstance(inspected.failure, ServerUnreachable):
@@ -447,12 +451,14 @@ class ServerInspector:
             return
         subscriptions = dict(inspected.subscriptions)
         inspected.round += 1
-        scope = scope_of_poll(inspected, (d for i in subscriptions.values() for d in i.desired))
+        counters, now = await inspected.write_counters(), self._runtime.clock.monotonic()
+        scope = scope_of_poll(inspected, (d for i in subscriptions.values() for d in i.desired), counters, now)
         found = await self._inspect_all(inspected, [scope])
         if not isinstance(found, Inspection | EngineError):
             raise found
         if isinstance(found, EngineError):
             now = self._runtime.clock.monotonic()
+            inspected.visits.clear()
             if inspected.failure is None and now >= inspected.next_individual_check:
                 # Each object is reconciled to find the one that prevents the shared inspection. All others inspect
                 # individually.
@@ -465,6 +471,7 @@ class ServerInspector:
         inspected.last_round_of |= {
             name: inspected.round for name in scope.contents if found.uninspected.get(name) != NOT_INSPECTED
         }
+        inspected.visits |= {name: Visit(counters[name], now) for name in counters.keys() & found.contents.keys()}
         previous, inspected.last = inspected.last, merged(found, inspected.last)
         if recovering:
             _notify(subscriptions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -28,11 +29,17 @@ from steersman_databases.api.group import (
     is_deletion_forced,
     is_paused,
 )
+from steersman_databases.api.kstatus import with_kstatus
 from steersman_databases.core.annotation_warnings import AnnotationWarnings
 from steersman_databases.core.api_errors import ApiErrorTracker, is_namespace_terminating, is_rejection
 from steersman_databases.core.backoff import BackOff
 from steersman_databases.core.cached_reads import get_cached_or_live
-from steersman_databases.core.outcome import error_with_advice, with_advice
+from steersman_databases.core.outcome import (
+    error_reason,
+    error_with_advice,
+    with_advice,
+    with_webhooks_condition,
+)
 from steersman_databases.engines import EngineError, SqlCredentials
 from steersman_databases.engines.errors import AccessDenied, DropBlocked, ObjectsMissing
 from steersman_databases.engines.sql.desired import OwnershipMark, PasswordDirective
@@ -52,6 +59,7 @@ from steersman_databases.sql.server_resolver import (
     cluster_of,
     host_of,
 )
+from steersman_databases.sql.settings import SqlSettings
 from steersman_databases.sql.tenancy import is_cross_namespace
 from steersman_databases.sql.user.password_rotation import DesiredPasswords
 from steersman_databases.sql.user.user_credentials import (
@@ -99,6 +107,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         sql_engine_for: returns an engine by its name.
         inspector: shared with the controller of databases.
         target_filter: selects the users of this operator.
+        settings: settings of this installation.
     """
 
     def __init__(
@@ -107,11 +116,12 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         sql_engine_for: SqlEngineFactory,
         inspector: ServerInspector,
         target_filter: TargetFilter,
+        settings: SqlSettings = SqlSettings(),  # noqa: B008
     ) -> None:
         super().__init__(context)
-        self._resolver = ServerResolver(self.client, sql_engine_for, self.runtime.clock)
+        self._resolver = ServerResolver(self.client, sql_engine_for, self.runtime.clock, settings.server_networks)
         self._inspector = inspector
-        self._target_filter = target_filter
+        self._target_filter, self._serves_webhooks = target_filter, settings.serves_webhooks
         self._cluster_id = KubernetesClusterId(self.client)
         self._name_ownership = NameOwnership(self.client, self._resolver, inspector, self._cluster_id)
         self._api_errors = ApiErrorTracker(self.runtime.clock)
@@ -144,9 +154,9 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         except ApiError as error:
             if is_namespace_terminating(error):
                 return Result()
-            if not self._api_errors.reason(request, error):
+            if not (cause := self._api_errors.reason(request, error)):
                 raise
-            reported = await self._report_failure(user, ProvisioningFailed(str(error)))
+            reported = await self._report_failure(user, ProvisioningFailed(str(error), cause=cause))
             if not is_rejection(error):
                 raise
             return reported
@@ -163,9 +173,9 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
             require_namespace_rights(user, resolved.namespace)
         except ServerNotResolved as reason:
             self._inspector.forget(KIND, user.key)
-            raise ProvisioningFailed(with_advice(str(reason), reason.reason)) from None
+            raise ProvisioningFailed(with_advice(str(reason), reason.reason), cause=reason.reason) from None
         except EngineError as error:
-            raise ProvisioningFailed(error_with_advice(error), None) from error
+            raise _refused(error) from error
         try:
             provisioned = await (
                 self._provision_login(user, resolved) if user.spec.login else self._provision_role(user, resolved)
@@ -213,7 +223,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         provisioned = ProvisionedUser(
             str(resolved.server.endpoint), secret.metadata.name, credentials.rotated_at, next_wakeup
         )
-        return require_complete(provisioned, missing or user_credentials.deferred_attributes(as_wanted, credentials))
+        return require_complete(provisioned, missing, user_credentials.deferred_attributes(as_wanted, credentials))
 
     async def _reconcile_on_server(
         self, user: DatabaseUser, resolved: ResolvedServer, as_wanted: DesiredPasswords
@@ -233,7 +243,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
             return error_with_advice(error)
         except EngineError as error:
             self._emit_changes(user, error.changes)
-            raise ProvisioningFailed(error_with_advice(error), None) from error
+            raise _refused(error) from error
         self._emit_changes(user, changes)
         return ""
 
@@ -264,7 +274,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         try:
             opened = await self._can_log_in(resolved, credentials, user, user.database)
         except EngineError as error:
-            raise ProvisioningFailed(error_with_advice(error), None) from error
+            raise _refused(error) from error
         if not opened:
             raise ProvisioningFailed(
                 f"the next password of {credentials.username} is rejected for database {user.database}", None
@@ -312,7 +322,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
             # Deletion must not wait for a Secret that is gone.
             if await self._resolver.namespace_is_terminating(user):
                 return _NAMESPACE_TERMINATING
-            raise ProvisioningFailed(with_advice(str(reason), reason.reason)) from None
+            raise ProvisioningFailed(with_advice(str(reason), reason.reason), cause=reason.reason) from None
         name = user.spec.user
         needed = await database_naming_owner(self.client, user, name, resolved.namespace)
         names = frozenset({name, resolved.sql_engine.rotation_username(name)})
@@ -338,7 +348,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         except EngineError as error:
             self._emit_changes(user, error.changes)
             await self._lock_expired(user, resolved)
-            raise ProvisioningFailed(error_with_advice(error), None) from error
+            raise _refused(error) from error
 
     async def _mark_of(self, user: DatabaseUser) -> OwnershipMark:
         return mark_of(user, await self._cluster_id.read())
@@ -357,13 +367,17 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         status = replace(previous, observed_generation=user.metadata.generation, server=server)
         if (provisioned := failed.provisioned) is not None:
             status = replace(status, secret_name=provisioned.secret, last_rotation_time=provisioned.rotated_at)
-        await self._write_status(user, status, ready)
+        await self._write_status(user, status, ready, (failed.cause,))
         return Result(requeue_after=failed.retry_seconds or self._backoff.next_delay(user.key))
 
     async def _write_status(
-        self, user: DatabaseUser, status: DatabaseUserStatus, ready: UserCondition | None
+        self, user: DatabaseUser, status: DatabaseUserStatus, ready: UserCondition | None, causes: Sequence[str] = ()
     ) -> None:
-        """Write `status` with condition `ready`. None keeps the previous one and reports that the user is paused."""
+        """Write `status` with condition `ready`. None keeps the previous one and reports that the user is paused.
+
+        Args:
+            causes: reasons of a failure.
+        """
         now = self.runtime.clock.now()
         conditions = tuple(c for c in status.conditions if c.type != "Paused" or ready is None)
         reported = ready or UserCondition(
@@ -373,7 +387,11 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
             message=f"the operator writes nothing while {PAUSED_ANNOTATION} is true",
         )
         reported = replace(reported, observed_generation=user.metadata.generation)
-        status = replace(status, conditions=set_user_condition(conditions, reported, now))
+        conditions = with_webhooks_condition(
+            conditions, UserCondition, user, now, served=self._serves_webhooks, setter=set_user_condition
+        )
+        conditions = set_user_condition(conditions, reported, now)
+        status = replace(status, conditions=with_kstatus(conditions, now, causes=causes, setter=set_user_condition))
         if status == user.status:
             return
         # The cache may lag behind our last status, and an Event must not be emitted twice.
@@ -383,6 +401,10 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         if known is None or (known.status, known.message) != (reported.status, reported.message):
             emit_event = self.events.warning if reported.status == "False" else self.events.normal
             emit_event(user, reported.reason, reported.message)
+
+
+def _refused(error: EngineError) -> ProvisioningFailed:
+    return ProvisioningFailed(error_with_advice(error), None, cause=error_reason(error))
 
 
 def _require_same_server(user: DatabaseUser) -> None:

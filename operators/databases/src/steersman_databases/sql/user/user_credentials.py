@@ -19,7 +19,9 @@ from steersman.controller import EventRecorder
 from steersman.meta import Duration, ObjectKey, to_builtins
 from steersman_databases.api import DatabaseUser
 from steersman_databases.api.database_user import PasswordRotation
+from steersman_databases.api.group import is_adoption_requested
 from steersman_databases.core.cached_reads import get_cached_or_live, get_live
+from steersman_databases.core.context import adoption_advice, adoption_patch
 from steersman_databases.engines import SqlCredentials
 from steersman_databases.sql.connection_secret import USER_LABELS, connection_entries, user_secret
 from steersman_databases.sql.server_resolver import ResolvedServer
@@ -49,13 +51,14 @@ class ProvisionedUser:
 class ProvisioningFailed(Exception):
     """The user cannot be provisioned now. `retry` is in seconds; None backs off from 2 s to 30 s.
 
-    `server` may hold objects of the user nevertheless; None if unknown. `done` is set if only missing objects
-    remain.
+    `server` may hold objects of the user nevertheless; None if unknown. `provisioned` is set if only missing objects
+    remain. `cause` is the reason that decides whether the user is stalled.
     """
 
-    def __init__(self, message: str, retry: float | None = _RETRY_SECONDS) -> None:
+    def __init__(self, message: str, retry: float | None = _RETRY_SECONDS, *, cause: str = "ProvisionFailed") -> None:
         super().__init__(message)
         self.retry_seconds = retry
+        self.cause = cause
         self.server: str | None = None
         self.provisioned: ProvisionedUser | None = None
 
@@ -168,11 +171,15 @@ class UserCredentials:
     async def _own_secret(self) -> Secret | None:
         key = secret_key(self.user)
         secret = await get_cached_or_live(self.client, Secret, key)
-        if secret is not None and not belongs_to(secret, self.user):
-            raise ProvisioningFailed(
-                f"Secret {key.name} exists and does not belong to this DatabaseUser. Rename one of them"
-            )
-        return secret
+        if secret is None or belongs_to(secret, self.user):
+            return secret
+        restored = secret.controller_reference is None and USER_LABELS.items() <= secret.metadata.labels.items()
+        if restored and is_adoption_requested(self.user):
+            return await self.client.patch(Secret, key, adoption_patch(secret, self.user))
+        advice = adoption_advice(DatabaseUser.api_resource.kind) if restored else ""
+        raise ProvisioningFailed(
+            f"Secret {key.name} exists and does not belong to this DatabaseUser. Rename one of them{advice}"
+        )
 
     async def _credentials(self, secret: Secret | None) -> RotatingCredentials:
         name = self.user.spec.user
@@ -244,14 +251,18 @@ def belongs_to(secret: Secret, user: DatabaseUser) -> bool:
     return owner is not None and owner.uid == user.metadata.uid
 
 
-def require_complete(provisioned: ProvisionedUser, missing: str) -> ProvisionedUser:
+def require_complete(provisioned: ProvisionedUser, missing: str, deferred: str = "") -> ProvisionedUser:
     """Return the result if nothing is missing.
 
+    Args:
+        missing: objects that do not exist, or "".
+        deferred: attributes that take effect later, or "".
+
     Raises:
-        ProvisioningFailed: objects are missing.
+        ProvisioningFailed: something is missing.
     """
-    if missing:
-        failed = ProvisioningFailed(missing, None)
+    if missing or deferred:
+        failed = ProvisioningFailed(missing or deferred, None, cause="ObjectsMissing" if missing else "Deferred")
         failed.provisioned = provisioned
         raise failed
     return provisioned

@@ -105,7 +105,13 @@ _PREFIXES: Mapping[str, str] = {
     ),
     **dict.fromkeys(("loose_", "skip_", "disable_", "enable_", "maximum_"), "use the name of the variable itself"),
 }
-_FIXED_MEMORY_PARAMETERS = frozenset({"innodb_buffer_pool_size", "innodb_log_buffer_size", "key_buffer_size"})
+_TRANSACTION_LIMIT = "group_replication_transaction_size_limit"
+_FIXED_MEMORY_PARAMETERS: Mapping[str, int] = {
+    **dict.fromkeys(("innodb_buffer_pool_size", "innodb_log_buffer_size", "key_buffer_size"), 1),
+    # Measured: each member holds a transaction about three times while the group agrees on it.
+    _TRANSACTION_LIMIT: 3,
+}
+"""Parameters with the number of times that a server allocates their value."""
 _DURABILITY_PARAMETERS = ("innodb_flush_log_at_trx_commit", "sync_binlog")
 # The other values are for measurements: `nosync`, `littlesync`. A server also accepts prefixes and numbers.
 _FLUSHING = ("fsync", "O_DSYNC", "O_DIRECT", "O_DIRECT_NO_FSYNC")
@@ -122,7 +128,7 @@ def server_parameters(cluster: DeclaredCluster) -> dict[str, str]:
     The user's values override sized ones and the operator's defaults. The operator's fixed values override all.
     """
     # An absent member needs binary logs to catch up. After a longer absence it copies the data.
-    pool_size = min(max(_mebibytes(cluster.storage_size) // 16, 16), 256)
+    pool_size = min(max(_mebibytes(cluster.usable_size) // 16, 16), 256)
     defaults = {
         # The agent purges what the archive has. The server would purge what is not stored yet.
         "binlog_expire_logs_seconds": "21600" if cluster.archive_interval_seconds is None else "0",
@@ -131,11 +137,23 @@ def server_parameters(cluster: DeclaredCluster) -> dict[str, str]:
         "sql_generate_invisible_primary_key": "ON",
         # The binary log contains rows, so no statement runs on a replica with more rights than on the primary.
         "log_bin_trust_function_creators": "ON",
+        **_slow_log(cluster.slow_statement_seconds),
     }
     # Before a server was reachable, no server has validated them.
     declared = {n: v.strip() for n, v in cluster.parameters.items() if rejection_reason(n, v) is None}
     sized = {one.name: one.value for one in cluster.sized}
     return {**defaults, **sized, **declared, "require_secure_transport": "ON" if cluster.tls_required else "OFF"}
+
+
+def _slow_log(threshold_seconds: float | None) -> Mapping[str, str]:
+    """Return the variables of the slow query log. New sessions use a changed threshold."""
+    if threshold_seconds is None:
+        return {}
+    return {
+        "slow_query_log": "ON",
+        "long_query_time": f"{threshold_seconds:.6f}".rstrip("0").rstrip("."),
+        "log_slow_extra": "ON",
+    }
 
 
 def without_unit(value: str) -> str:
@@ -156,6 +174,10 @@ def rejection_reason(name: str, value: str) -> str | None:
         return "a server that starts with it cannot join a group: set it in sessions, or grant fewer privileges"
     if name == "innodb_flush_method" and value.strip().lower() not in map(str.lower, _FLUSHING):
         return f"a power failure loses committed transactions, except with {', '.join(_FLUSHING)}"
+    if name == _TRANSACTION_LIMIT:
+        # A server takes a negative number for 0.
+        unlimited = (number := parse_number(value)) is not None and number <= 0
+        return "without a limit one transaction can take the memory of all members: set bytes" if unlimited else None
     if name in _DURABILITY_PARAMETERS and without_unit(value) != "1":
         return "with a value other than 1 a power failure loses committed transactions"
     return next((reason for prefix, reason in _PREFIXES.items() if name.startswith(prefix)), None)
@@ -167,7 +189,7 @@ def fixed_memory(name: str, value: str) -> int | None:
     The number of connections does not matter. None for other variables, and if the value is not a number.
     """
     number = parse_number(value) if name in _FIXED_MEMORY_PARAMETERS else None
-    return None if number is None or math.isinf(number) else int(number)
+    return None if number is None or math.isinf(number) else int(number) * _FIXED_MEMORY_PARAMETERS[name]
 
 
 def classify(name: str, value: str, catalog: SettingCatalog) -> Verdict:

@@ -26,9 +26,11 @@ from steersman_databases.engines.annotation_io import (
     ordinal_of_pod,
     parse_int,
     parse_json,
+    parse_times,
 )
 from steersman_databases.engines.errors import ServerUnreachable
 from steersman_databases.engines.members import (
+    MAX_CRASHES,
     Member,
     Members,
     MemberState,
@@ -62,6 +64,8 @@ SWITCHOVER_VERSION_ANNOTATION = f"{_PREFIX}/requested-version"
 Members do not remove it.
 """
 CONSENT = f"{_PREFIX}/force-recovery"
+LINEAGE = f"{_PREFIX}/lineage"
+"""Annotation of the group's ConfigMap: lineage of the group's data."""
 
 _STATES: Mapping[str, MemberState] = {
     "Empty": "Starting",
@@ -84,6 +88,10 @@ class GroupReplicationBackend:
     def members_of(self, cluster: ObjectKey, pods: Sequence[Pod], dcs_objects: Sequence[ConfigMap]) -> Members:
         """See `HaBackend.members_of`."""
         return members_of(cluster, pods, dcs_objects)
+
+    def recreated_state(self, cluster: ObjectKey, identity: str) -> tuple[ObjectKey, Mapping[str, str]]:
+        """See `HaBackend.recreated_state`. The members know the actual epoch and the name of the group."""
+        return ClusterNames(cluster).group_config, {GROUP: json.dumps({"epoch": 1})}
 
     async def configure(self, members: Members, settings: Mapping[str, Any]) -> bool:
         """See `HaBackend.configure`. The first settings include the group's name."""
@@ -108,6 +116,30 @@ class GroupReplicationBackend:
 
         It serves upgrades of the data, which MySQL performs at its start, so there is nothing to do.
         """
+
+    async def begin_lineage(self, members: Members, lineage: int) -> None:
+        """See `HaBackend.begin_lineage`. One write lets the members found another group.
+
+        The group has another name, so that it reuses no number of a lost transaction. A member of the previous group
+        that still ran would leave it, because the epoch is later. All known instances have the present data, and no
+        record says which of them were members: the first one to start waits for the others.
+        """
+        annotations = {
+            GROUP: json.dumps({"epoch": members.epoch + 1}),
+            GROUP_NAME: str(uuid.uuid4()),
+            SWITCHOVER: None,
+            CONSENT: None,
+            LINEAGE: str(lineage),
+        }
+        await self._annotate(members, annotations)
+
+    async def record_lineage(self, members: Members, lineage: int) -> None:
+        """See `HaBackend.record_lineage`."""
+        await self._annotate(members, {LINEAGE: str(lineage)})
+
+    async def reserve_timeline(self, members: Members, newest: int) -> int:
+        """Not called: MySQL has no timelines."""
+        raise NotImplementedError
 
     async def restart_server(self, members: Members, member: Member) -> None:
         """See `HaBackend.restart_server`."""
@@ -168,6 +200,8 @@ def members_of(cluster: ObjectKey, pods: Sequence[Pod], dcs_objects: Sequence[Co
         leader=leader,
         leader_term=f"{epoch} {'' if leader is None else leader} {group.get('uuid', '')}",
         is_initialized=epoch > 0,
+        data_identity=annotations.get(GROUP_NAME, "") if epoch > 0 else "",
+        lineage=parse_int(annotations.get(LINEAGE)) or 0,
         epoch=epoch,
         switchover_request=None
         if switchover_version is None
@@ -206,6 +240,7 @@ def _member(names: ClusterNames, pod: Pod) -> Member | None:
         pending_restart=bool(pending),
         pending_settings=[_pending(name, values) for name, values in sorted(pending.items())],
         version=str(reported.get("version", "")),
+        contract=parse_int(reported.get("contract")) or 0 if reported else None,
         storage={k: n for k, v in as_mapping(reported.get("storage")).items() if (n := parse_int(v)) is not None},
         apply_queue=parse_int(reported.get("applyQueue")) if online else None,
         errant_gtids=errant,
@@ -217,7 +252,9 @@ def _member(names: ClusterNames, pod: Pod) -> Member | None:
         state_reason=str(
             (reported.get("startError") if state == "StartFailed" else "") or reported.get("reason") or ""
         ),
+        write_error=str(reported.get("writeError") or ""),
         failing_operation=str(reported.get("failingOperation") or ""),
+        crashes=parse_times(reported.get("crashes"), MAX_CRASHES),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from steersman_databases.engines.connection.input_limits import MAX_MYSQL_PASSWORD_BYTES
 from steersman_databases.engines.errors import InvalidName, NotSupported
 from steersman_databases.engines.sql.desired import (
     ALL,
@@ -30,7 +31,6 @@ MariaDB accepts longer usernames, but names should work on both.
 """
 
 MAX_FILE_NAME_BYTES = 255
-MAX_PASSWORD_BYTES = 256
 """Of ``caching_sha2_password``."""
 
 RESERVED_DATABASES = frozenset({"mysql", "sys", "information_schema", "performance_schema", "ndbinfo", "steersman"})
@@ -55,6 +55,7 @@ def check_database(desired: DesiredDatabase) -> None:
             check_name(field, descriptions)
     for field, given in (
         ("characterType", desired.character_type is not None),
+        ("localeProvider", desired.locale_provider is not None),
         ("template", desired.template not in ("", EMPTY_TEMPLATE)),
         ("connectionLimit", desired.connection_limit != -1),
         ("extensions", bool(desired.extensions)),
@@ -74,7 +75,7 @@ def check_user(desired: DesiredUser, administrator: str) -> None:
     _check_account("username", desired.name, administrator)
     for password in (desired.password, desired.second_credential.password if desired.second_credential else None):
         if isinstance(password, str):
-            check_password(password, MAX_PASSWORD_BYTES)
+            check_password(password, MAX_MYSQL_PASSWORD_BYTES)
     for field, given, reason in (
         (
             "createDatabase",

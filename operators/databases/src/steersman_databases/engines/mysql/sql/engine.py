@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import cast
 
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import (
     ConcurrentChange,
     DefinerInUse,
@@ -15,7 +16,6 @@ from steersman_databases.engines.errors import (
     PrivilegeNotRevocable,
     SqlFailed,
 )
-from steersman_databases.engines.pool import ServerSessions
 from steersman_databases.engines.server import DatabaseServer, Login, SqlCredentials
 from steersman_databases.engines.sql.desired import DesiredDatabase, DesiredUser, OwnershipMark
 from steersman_databases.engines.sql.inspection import Inspection, InspectionScope
@@ -69,6 +69,9 @@ class MySQLSqlEngine:
 
     async def inspect(self, sessions: ServerSessions, scope: InspectionScope, timeout: float = 15.0) -> Inspection:
         return await inspect(_typed_sessions(sessions), scope, asyncio.get_running_loop().time() + timeout)
+
+    async def write_counters(self, sessions: ServerSessions, timeout: float = 15.0) -> Mapping[str, int]:
+        return {}
 
     def plan_database(self, inspection: Inspection, desired: DesiredDatabase) -> SqlPlan:
         self.check(desired, inspection.administrator)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from steersman_databases.engines.connection.pool import SessionPool
 from steersman_databases.engines.errors import AdministratorRejected, LoginRejected, ServerUnreachable
-from steersman_databases.engines.pool import SessionPool
 from steersman_databases.engines.server import DatabaseServer
 
 from .session import MySQLSession, connect

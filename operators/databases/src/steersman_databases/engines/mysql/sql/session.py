@@ -16,7 +16,9 @@ from typing import Any, Protocol, cast
 import asyncmy
 from asyncmy.errors import MySQLError
 
-from steersman_databases.engines.dns import resolve
+from steersman_databases.engines.connection.dns import resolve
+from steersman_databases.engines.connection.memfd import memory_file
+from steersman_databases.engines.connection.receive_limit import ReceiveLimit
 from steersman_databases.engines.errors import (
     AdministratorRejected,
     CertificateRefused,
@@ -26,8 +28,6 @@ from steersman_databases.engines.errors import (
     ServerUnreachable,
     SqlFailed,
 )
-from steersman_databases.engines.memfd import memory_file
-from steersman_databases.engines.receive_limit import ReceiveLimit
 from steersman_databases.engines.server import DatabaseServer, Login, ServerEndpoint, TLSMode, Verification
 
 CONCURRENT_CHANGE_CODES = frozenset(
@@ -309,7 +309,7 @@ async def connect(server: DatabaseServer, login: Login, database: str | None, de
         ConcurrentChange: the account may not use the database.
     """
     endpoint = server.endpoint
-    addresses = await resolve(endpoint, deadline)
+    addresses = await resolve(endpoint, deadline, server.networks)
     remaining = deadline - asyncio.get_running_loop().time()
     try:
         async with asyncio.timeout(max(remaining, 0)):

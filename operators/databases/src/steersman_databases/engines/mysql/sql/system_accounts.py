@@ -36,7 +36,7 @@ from ..planning import grants
 from . import verifiers
 from .account_catalog import AccountCatalog, read_accounts
 from .inspection import held_privileges, names_are_literal
-from .ownership_table import read_marks, write_mark
+from .ownership_table import DATABASE, ENGINE, SETUP, read_marks, write_mark
 from .session import ANY_HOST, MySQLSession, logged_in, quoted_account
 from .statements import StatementDialect, statement
 
@@ -103,8 +103,14 @@ def statements() -> tuple[str, ...]:
             f"GRANT SELECT ON {_PERFORMANCE_SCHEMA}.{table} TO {quoted_account(MONITOR_ROLE)}"
             for table in _MONITOR_TABLES
         ),
-        # Users grant to it what their queries read.
+        # Users grant to it what their queries read. The pod writes to the table as an account without privileges.
         *_account_statements(QUERIES_ROLE, ["USAGE"], subject=REPLICATION_ROLE),
+        SETUP[0],
+        (
+            f"CREATE TABLE IF NOT EXISTS `{DATABASE}`.`heartbeat` (id TINYINT PRIMARY KEY, at TIMESTAMP NOT NULL)"
+            f" ENGINE = {ENGINE}"
+        ),
+        f"GRANT SELECT, INSERT, UPDATE ON `{DATABASE}`.`heartbeat` TO {quoted_account(QUERIES_ROLE)}",
         *_account_statements(OPERATOR_ROLE, _OPERATOR_GRANTABLE, " WITH GRANT OPTION"),
         f"GRANT {', '.join(_OPERATOR_PRIVILEGES)} ON *.* TO {quoted_account(OPERATOR_ROLE)}",
         *_account_statements(SUPERUSER_ROLE, ["ALL"], " WITH GRANT OPTION"),

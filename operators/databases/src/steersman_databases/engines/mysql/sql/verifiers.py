@@ -14,7 +14,10 @@ import hmac
 import re
 import secrets
 import string
-from functools import lru_cache
+
+from steersman_databases.engines.connection.input_limits import MAX_SHA2_ROUNDS
+
+from ...digest_cache import cached_by_digest
 
 SHA2 = "caching_sha2_password"
 NATIVE = "mysql_native_password"
@@ -50,17 +53,13 @@ def matches(password: str, verifier: str | None) -> bool:
     if plugin == NATIVE:
         return hmac.compare_digest(native_verifier(password), f"{NATIVE}:{hash_text}")
     form = _FORM.fullmatch(hash_text) if plugin == SHA2 else None
-    if form is None or (rounds := int(form[1], 16) * 1000) > _MAX_ROUNDS:
+    if form is None or (rounds := int(form[1], 16) * 1000) > MAX_SHA2_ROUNDS:
         return False
     digest = _cached_digest(password, form[2].encode("latin-1"), rounds)
     return hmac.compare_digest(digest.encode("latin-1"), f"{SHA2}:{hash_text}".encode("latin-1", "replace"))
 
 
-_MAX_ROUNDS = 100_000
-"""A planted verifier with more rounds could occupy the operator for minutes."""
-
-
-@lru_cache(maxsize=4096)
+@cached_by_digest(maxsize=4096)
 def _cached_digest(password: str, salt: bytes, rounds: int) -> str:
     """Cache digests: each inspection compares the same passwords every ten seconds.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
 from itertools import chain
 
-from steersman_databases.engines.dns import is_ip_address
+from steersman_databases.engines.connection.dns import is_ip_address
 from steersman_databases.engines.naming import OPERATOR_ROLE as OPERATOR_ROLE
 from steersman_databases.engines.naming import QUERIES_ROLE as QUERIES_ROLE
 from steersman_databases.engines.naming import REPLICATION_ROLE as REPLICATION_ROLE

@@ -117,6 +117,8 @@ def rejection_reason(name: str, value: str) -> str | None:
         return reason
     if folded == "wal_level" and value.strip().lower() not in ("replica", "logical"):
         return "replicas need wal_level replica or logical"
+    if folded == "default_transaction_isolation" and value.strip().lower() == "serializable":
+        return "replicas refuse each transaction with it: use ALTER ROLE or ALTER DATABASE ... SET instead"
     return _OPERATOR_PARAMETERS.get(folded) or _openssl_rejection(folded, value)
 
 

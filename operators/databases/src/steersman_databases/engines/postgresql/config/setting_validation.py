@@ -32,6 +32,16 @@ _VALIDATABLE_QUERY = """
     SELECT pg_catalog.lower(name), context IN ('user', 'superuser') FROM pg_catalog.pg_settings
     WHERE pg_catalog.lower(name) = ANY (%s)
 """
+_LIBRARIES = "shared_preload_libraries"
+_SLOTS_QUERY = """
+    SELECT slot_name, slot_type = 'logical' FROM pg_catalog.pg_replication_slots WHERE NOT temporary ORDER BY 1
+"""
+# Libraries in another directory are not checked.
+_MISSING_LIBRARIES_QUERY = """
+    SELECT library FROM pg_catalog.unnest(%s::text[]) AS library, pg_catalog.pg_config AS build
+    WHERE build.name = 'PKGLIBDIR' AND pg_catalog.current_setting('dynamic_library_path') = '$libdir'
+        AND (pg_catalog.pg_stat_file(build.setting || '/' || library || '.so', true)).size IS NULL
+"""
 _SET_CONFIG_QUERY = "SELECT pg_catalog.set_config(%s, %s, true) IS NULL"
 # A parameter that waits for a restart is listed as not applied. One that was removed is in no file.
 _FILE_ERRORS_QUERY = """
@@ -68,7 +78,40 @@ async def validate(server: DatabaseServer, values: Mapping[str, str]) -> Setting
                     rejected[name] = re.sub(
                         re.escape(f'"{equivalent}"'), f'"{name}"', failure.message, flags=re.IGNORECASE
                     )
+        rejected |= await _missing_libraries(session, values)
+        slots = dict(await session.rows("inspecting replication slots", _SLOTS_QUERY))
+        rejected |= slot_conflicts(values, slots)
         return SettingValidation(rejected, await _file_errors(session))
+
+
+async def _missing_libraries(session: PostgreSQLSession, values: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the declared libraries as rejected if the image lacks one."""
+    names = values.get(_LIBRARIES, "").split(",")
+    if names == [""]:
+        return {}
+    missing = [name for (name,) in await session.rows("inspecting libraries", _MISSING_LIBRARIES_QUERY, names)]
+    return {_LIBRARIES: f"the image does not contain the library {', '.join(missing)}"} if missing else {}
+
+
+def slot_conflicts(values: Mapping[str, str], slots: Mapping[str, bool]) -> Mapping[str, str]:
+    """Return values that a start with these slots excludes.
+
+    Args:
+        slots: True for each logical slot, by name.
+
+    Source: PostgreSQL 17, src/backend/replication/slot.c, RestoreSlotFromDisk.
+    """
+    conflicts: dict[str, str] = {}
+    level, number = values.get("wal_level", "logical"), values.get("max_replication_slots", "").strip()
+    logical = [name for name, is_logical in slots.items() if is_logical]
+    if logical and level.strip().lower() != "logical":
+        conflicts["wal_level"] = f"its logical replication slots {', '.join(logical)} need wal_level logical"
+    if number.isdecimal() and int(number) < len(slots):
+        conflicts["max_replication_slots"] = f"it has {len(slots)} replication slots: {', '.join(slots)}"
+    return {
+        name: f'a server could not start with parameter "{name}" = {values[name]}: {why}. Drop slots first'
+        for name, why in conflicts.items()
+    }
 
 
 def _is_validatable(name: str) -> bool:

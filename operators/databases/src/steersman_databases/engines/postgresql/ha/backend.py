@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
 from steersman.cache import CachedClient
+from steersman.client import MergePatch
 from steersman.errors import NotFound
 from steersman.meta import ObjectKey
 from steersman_databases.engines.annotation_io import (
@@ -24,15 +25,23 @@ from steersman_databases.engines.annotation_io import (
     ordinal_of_pod,
     parse_int,
     parse_json,
+    parse_times,
 )
 from steersman_databases.engines.errors import ServerUnreachable
-from steersman_databases.engines.members import Member, Members, MemberState, PendingSetting, SwitchoverRequest
+from steersman_databases.engines.members import (
+    MAX_CRASHES,
+    Member,
+    Members,
+    MemberState,
+    PendingSetting,
+    SwitchoverRequest,
+)
 from steersman_databases.engines.naming import ClusterNames
 from steersman_databases.engines.server_pod import server_statuses
 
 from . import patroni, rest_client
 
-DEFERRED_SETTINGS = frozenset({"archive_mode"})
+DEFERRED_SETTINGS = frozenset({"archive_mode", "reserved_connections"})
 """Parameters of the operator for which no restart is forced.
 
 They take effect at the next restart.
@@ -54,6 +63,18 @@ _STORAGE = "databases.steersman.dev/volume-usage"
 
 images/postgresql/watch.py writes it.
 """
+_LINEAGE = "databases.steersman.dev/lineage"
+"""Annotation of the `-config` ConfigMap: lineage that Patroni's state describes."""
+_WRITE_ERROR = "databases.steersman.dev/write-error"
+"""Annotation of pods with the reason why the primary accepts no writes.
+
+images/postgresql/watch.py writes it.
+"""
+_CRASHES = "databases.steersman.dev/crashes"
+"""Annotation of pods with the times at which their servers crashed.
+
+images/postgresql/watch.py writes it.
+"""
 SWITCHOVER_VERSION_ANNOTATION = "databases.steersman.dev/requested-version"
 """Annotation of the `-failover` ConfigMap: its version at the last request.
 
@@ -70,6 +91,10 @@ class PatroniBackend:
     def members_of(self, cluster: ObjectKey, pods: Sequence[Pod], dcs_objects: Sequence[ConfigMap]) -> Members:
         """See `HaBackend.members_of`."""
         return members_of(cluster, pods, dcs_objects)
+
+    def recreated_state(self, cluster: ObjectKey, identity: str) -> tuple[ObjectKey, Mapping[str, str]]:
+        """See `HaBackend.recreated_state`. Patroni stops if its data have another system identifier."""
+        return ClusterNames(cluster).dcs_config, {"initialize": identity}
 
     async def configure(self, members: Members, settings: Mapping[str, Any]) -> bool:
         """See `HaBackend.configure`."""
@@ -94,6 +119,46 @@ class PatroniBackend:
         Patroni stops if the system identifier of its data differs from the stored one.
         """
         await annotate(self._client, members, _names(members).dcs_config, {"initialize": None})
+
+    async def begin_lineage(self, members: Members, lineage: int) -> None:
+        """See `HaBackend.begin_lineage`.
+
+        Patroni promotes no member behind the recorded position or timeline, nor one without a synchronous vote. The
+        term of the leader stays: it only rises. The object with the lineage is written last.
+        """
+        names = _names(members)
+        for key, forgotten in (
+            (names.dcs_leader, ("leader", "optime", "status", "slots", "retain_slots", "failsafe")),
+            (names.dcs_sync, ("leader", "sync_standby", "quorum")),
+            (names.dcs_failover, ("leader", "member", "scheduled_at")),
+        ):
+            await annotate(self._client, members, key, dict.fromkeys(forgotten))
+        await annotate(
+            self._client,
+            members,
+            names.dcs_config,
+            {"initialize": None, "history": None, _LINEAGE: str(lineage)},
+        )
+
+    async def record_lineage(self, members: Members, lineage: int) -> None:
+        """See `HaBackend.record_lineage`."""
+        await annotate(self._client, members, _names(members).dcs_config, {_LINEAGE: str(lineage)})
+
+    async def reserve_timeline(self, members: Members, newest: int) -> int:
+        """See `HaBackend.reserve_timeline`.
+
+        Each promotion reserves its number in the same ConfigMap: images/postgresql/timeline.py.
+        """
+        key, system = _names(members).dcs_timelines, members.data_identity
+        found = await self._client.live.get(ConfigMap, key)
+        number = max(newest, parse_int(found.data.get(system)) or 0) + 1
+        if system:
+            body = {
+                "metadata": {"resourceVersion": found.metadata.resource_version},
+                "data": {system: str(number)},
+            }
+            await self._client.live.patch(ConfigMap, key, MergePatch(body))
+        return number
 
     async def restart_server(self, members: Members, member: Member) -> None:
         """See `HaBackend.restart_server`."""
@@ -141,10 +206,13 @@ def members_of(cluster: ObjectKey, pods: Sequence[Pod], dcs_objects: Sequence[Co
         previous_leader=None if primary else ordinal_of_pod(names, _previous_leader(sync, history)),
         leader_term=f"{leader_lock.get('transitions', '0')} {leader_lock.get('acquireTime', '')}",
         is_initialized=bool(config.get("initialize")),
+        data_identity=config.get("initialize") or "",
         bootstrap_claimed=config.get("initialize") == "",
+        lineage=parse_int(config.get(_LINEAGE)) or 0,
         switchover_request=_switchover(names, failover),
         switchover_version=failover.get(SWITCHOVER_VERSION_ANNOTATION, ""),
         slots_kept_for=_slots_kept(names, leader_lock),
+        slots=frozenset(as_mapping(parse_json(leader_lock.get("slots"), {}))),
         settings=parse_json(config.get("config")),
         dcs_versions={
             config_map.key.name: config_map.metadata.resource_version
@@ -200,7 +268,7 @@ def _member(pod: Pod, ordinal: int, status: Mapping[str, Any], cluster: _Primary
     position, timeline = parse_int(status.get("xlog_location")), parse_int(status.get("timeline"))
     is_primary = status.get("role") in _PRIMARIES
     state = _state(pod, status)
-    serves = state in ("Running", "Streaming")
+    serves, tags = state in ("Running", "Streaming"), as_mapping(status.get("tags"))
     pending = _pending(status.get("pending_restart_reason"))
     lag = None
     if serves and not is_primary and position is not None and cluster.position is not None:
@@ -216,12 +284,15 @@ def _member(pod: Pod, ordinal: int, status: Mapping[str, Any], cluster: _Primary
         pending_restart=bool(status.get("pending_restart")),
         pending_settings=pending,
         restart_deferred=bool(pending) and all(each.name in DEFERRED_SETTINGS for each in pending),
-        version=str(as_mapping(status.get("tags")).get("version", "")),
+        version=str(tags.get("version", "")),
+        contract=parse_int(tags.get("contract")) or 0 if tags else None,
         timeline_diverged=not is_primary and state != "Streaming" and cluster.has_diverged(timeline, position),
         wal_position=position
         if serves and not is_primary and cluster.has_fallen_behind(timeline, position)
         else None,
         storage=_storage(pod),
+        write_error=pod.metadata.annotations.get(_WRITE_ERROR, "") if is_primary else "",
+        crashes=parse_times(parse_json(pod.metadata.annotations.get(_CRASHES)), MAX_CRASHES),
     )
 
 

@@ -14,9 +14,9 @@ import msgspec
 
 from steersman.meta import Quantity
 from steersman_databases.engines.cluster_engine import DeclaredCluster, SynchronousReplication
-from steersman_databases.engines.naming import CLUSTER_LABEL, ROLE_LABEL, read_replica_slot
+from steersman_databases.engines.naming import CLUSTER_LABEL, ROLE_LABEL, member_slot_pattern, read_replica_slot
 
-from ..config import hba, parameters
+from ..config import hba, logging, parameters
 
 PORT = 5432
 REST_PORT = 8008
@@ -38,6 +38,10 @@ _TTL, _LOOP_WAIT, _RETRY_TIMEOUT = 15, 2, 3
 # A replica that was unreachable for longer gets a new copy of the data.
 _SLOT_TTL = "30min"
 _UTF8 = ("UTF8", "UTF-8")
+# For the operator's role. Only versions from 16 on have the parameter and pg_use_reserved_connections.
+_RESERVED_CONNECTIONS = 5
+_RESERVED_CONNECTIONS_SINCE = 16
+_DEFAULT_CONNECTIONS = {"max_connections": 100, "superuser_reserved_connections": 3}
 
 
 def dcs_labels(cluster: DeclaredCluster) -> dict[str, str]:
@@ -116,7 +120,7 @@ def dynamic_configuration(cluster: DeclaredCluster) -> Mapping[str, Any]:
         "failsafe_mode": True,
         **_synchronous(cluster.synchronous),
         "member_slots_ttl": "1s" if cluster.drop_absent_slots else _SLOT_TTL,
-        **_read_replica_slots(cluster),
+        **_slots(cluster),
         "postgresql": {
             "use_slots": True,
             "use_pg_rewind": True,
@@ -134,10 +138,21 @@ def dynamic_configuration(cluster: DeclaredCluster) -> Mapping[str, Any]:
     }
 
 
-def _read_replica_slots(cluster: DeclaredCluster) -> dict[str, Any]:
-    """Return the slots that every primary has, each limited by `max_slot_wal_keep_size`."""
-    slots = {read_replica_slot(number): {"type": "physical"} for number in sorted(cluster.read_replicas)}
-    return {"slots": slots} if slots else {}
+def _slots(cluster: DeclaredCluster) -> dict[str, Any]:
+    """Return permanent slots, and those that Patroni never drops.
+
+    Each slot is limited by `max_slot_wal_keep_size`. Patroni drops only the slots of members and read replicas.
+    """
+    slots: dict[str, dict[str, str]] = {
+        read_replica_slot(number): {"type": "physical"} for number in sorted(cluster.read_replicas)
+    }
+    for slot in cluster.replication_slots:
+        logical = {"type": "logical", "plugin": slot.plugin, "database": slot.database}
+        slots[slot.name] = logical if slot.plugin else {"type": "physical"}
+    own = member_slot_pattern(cluster.names)
+    # An image without patroni.patch reads no pattern, and protects the logical ones only.
+    ignored = [{"type": "logical"}, {"name": f"(?!(?:{own})$).+"}]
+    return {"ignore_slots": ignored, **({"slots": slots} if slots else {})}
 
 
 def server_parameters(cluster: DeclaredCluster) -> dict[str, str]:
@@ -145,13 +160,18 @@ def server_parameters(cluster: DeclaredCluster) -> dict[str, str]:
 
     The user's values override sized ones and the operator's defaults. The operator's fixed values override all.
     """
-    wal_space = cluster.wal_size or cluster.storage_size
     # A server refuses to start with fewer than two segments in either size.
     minimum = 2 * cluster.bootstrap.wal_segment_size
     # Checkpoints occur early enough for the volume, and an absent replica does not fill it.
-    quarter = max(_mebibytes(wal_space) // 4, 64, minimum)
+    quarter = max(_mebibytes(cluster.usable_size) // 4, 64, minimum)
     sizes = {"max_wal_size": min(quarter, 1024), "min_wal_size": min(quarter // 2, 80)}
-    defaults = {name: f"{max(size, minimum)}MB" for name, size in sizes.items()}
+    defaults = {
+        **{name: f"{max(size, minimum)}MB" for name, size in sizes.items()},
+        # Writes wait this long for a synchronous standby whose node is lost.
+        "wal_sender_timeout": "10s",
+        **_reserved_connections(cluster),
+        **logging.parameters(cluster.slow_statement_seconds),
+    }
     operator_parameters = {
         "ssl": "on",
         "ssl_cert_file": f"{TLS}/tls.crt",
@@ -180,6 +200,17 @@ def server_parameters(cluster: DeclaredCluster) -> dict[str, str]:
     declared = {n: v for n, v in cluster.parameters.items() if parameters.rejection_reason(n, v) is None}
     sized = {one.name: one.value for one in cluster.sized}
     return {**defaults, **sized, **declared, **preload, **operator_parameters, **reloaded}
+
+
+def _reserved_connections(cluster: DeclaredCluster) -> dict[str, str]:
+    """Return the connections of the operator, unless few would remain."""
+    declared = [cluster.parameters.get(name, str(number)) for name, number in _DEFAULT_CONNECTIONS.items()]
+    if int(cluster.version) < _RESERVED_CONNECTIONS_SINCE or not all(text.strip().isdecimal() for text in declared):
+        return {}
+    limit, superusers = map(int, declared)
+    if limit - superusers < 4 * _RESERVED_CONNECTIONS:
+        return {}
+    return {"reserved_connections": str(_RESERVED_CONNECTIONS)}
 
 
 def allows_alter_system(cluster: DeclaredCluster) -> bool:

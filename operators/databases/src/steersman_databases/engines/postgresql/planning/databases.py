@@ -71,11 +71,22 @@ def plan_drop_database(inspection: Inspection, name: str, mark: OwnershipMark | 
 
 
 def _create(desired: DesiredDatabase) -> CreateDatabase:
-    locale = desired.character_type
-    if locale is None and desired.template == EMPTY_TEMPLATE:
+    encoding, collation, character_type = desired.encoding or "UTF8", desired.collation, desired.character_type
+    if desired.locale is not None and collation is None and _normalized(encoding) != "utf8":
+        # The provider determines the order. The server's own locale may not fit the encoding, and C does.
+        collation = "C"
+    if character_type is None and desired.template == EMPTY_TEMPLATE:
         # The default would be the server's own. A copy must have its template's.
-        locale = desired.collation
-    return CreateDatabase(desired.name, desired.encoding or "UTF8", desired.collation, locale, desired.template)
+        character_type = collation
+    return CreateDatabase(
+        desired.name,
+        encoding,
+        collation,
+        character_type,
+        desired.template,
+        desired.locale_provider,
+        desired.locale,
+    )
 
 
 def _finish(inspection: Inspection, desired: DesiredDatabase) -> Iterator[SqlStep]:
@@ -147,6 +158,7 @@ def _require_immutable_match(state: DatabaseState, desired: DesiredDatabase) -> 
         ("encoding", state.encoding, desired.encoding),
         ("collation", state.collation, desired.collation),
         ("characterType", state.character_type, desired.character_type),
+        ("localeProvider", state.locale_provider, desired.locale_provider),
     ):
         if expected is not None and _normalized(found) != _normalized(expected):
             raise ImmutableProperty(field, found, expected)

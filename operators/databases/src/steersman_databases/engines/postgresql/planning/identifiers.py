@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from steersman_databases.engines.connection.input_limits import MAX_POSTGRESQL_PASSWORD_BYTES
 from steersman_databases.engines.errors import InvalidName, NotSupported
 from steersman_databases.engines.sql.desired import (
     DesiredDatabase,
@@ -15,11 +16,6 @@ from steersman_databases.engines.sql.desired import (
 from steersman_databases.engines.sql.identifiers import check_grant, check_password, check_text
 
 MAX_IDENTIFIER_BYTES = 63
-MAX_PASSWORD_BYTES = 1024
-"""Longer passwords only cost time.
-
-PostgreSQL itself limits its messages.
-"""
 """Bytes of UTF-8 in an identifier.
 
 The server truncates longer ones silently, which could make two names equal.
@@ -76,6 +72,7 @@ def check_database(desired: DesiredDatabase) -> None:
         ("encoding", desired.encoding),
         ("collation", desired.collation),
         ("characterType", desired.character_type),
+        ("locale", desired.locale),
     ):
         if descriptions is not None:
             check_text(field, descriptions)
@@ -118,7 +115,7 @@ def check_user(desired: DesiredUser, administrator: str) -> None:
         desired.second_credential.password if desired.second_credential else PasswordDirective.UNCHANGED,
     ):
         if isinstance(password, str):
-            check_password(password, MAX_PASSWORD_BYTES)
+            check_password(password, MAX_POSTGRESQL_PASSWORD_BYTES)
     for grant in desired.grants:
         _check_grant(grant)
     for membership in desired.roles:

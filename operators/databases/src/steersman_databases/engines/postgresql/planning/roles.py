@@ -20,6 +20,7 @@ from steersman_databases.engines.postgresql.planning.memberships import (
     remove_memberships,
     superuser_via,
 )
+from steersman_databases.engines.postgresql.sql.accounts import verifiers
 from steersman_databases.engines.sql.desired import (
     DesiredMembership,
     DesiredUser,
@@ -45,7 +46,6 @@ from steersman_databases.engines.sql.sql_actions import (
 )
 from steersman_databases.engines.sql.sql_plan import SqlChange, SqlPlan, SqlStep
 
-from ..sql import verifiers
 from ..sql.inspection import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from . import foreign_grants
 from .grants import GRANT_DIALECT

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 
+from steersman_databases.engines.connection.input_limits import MAX_OBJECTS
 from steersman_databases.engines.sql.desired import SecurableKind
 from steersman_databases.engines.sql.inspection import (
     DatabaseContents,
@@ -16,6 +19,10 @@ from steersman_databases.engines.sql.inspection import (
 
 from .session import PostgreSQLSession
 
+_ESCAPED, _ESCAPE = r'(["\\])', r"\\\1"
+
+_MAX_PRIVILEGES = 5 * MAX_OBJECTS
+
 _SCHEMAS = """
     SELECT n.nspname, pg_catalog.pg_get_userbyid(n.nspowner) FROM pg_catalog.pg_namespace n WHERE n.nspname = ANY(%s)
 """
@@ -24,7 +31,7 @@ DATABASE_OWNER = "pg_database_owner"
 """Predefined role with one member: the owner of the current database."""
 UNASSUMABLE_ROLES_QUERY = """
     SELECT r.rolname FROM pg_catalog.pg_roles r
-    WHERE r.rolname = ANY(%s) AND NOT pg_catalog.pg_has_role(r.oid, %s)
+    WHERE r.rolname = ANY(%s::pg_catalog.text[] || %s::pg_catalog.text[]) AND NOT pg_catalog.pg_has_role(r.oid, %s)
 """
 
 
@@ -44,6 +51,7 @@ _OBJECTS = """
     ) found JOIN pg_catalog.pg_namespace n ON n.oid = found.namespace
     WHERE n.nspname = ANY(%s)
     ORDER BY 1, 2, 3, 4
+    LIMIT %s
 """
 """Objects of some schemas with their owners, sorted.
 
@@ -91,9 +99,10 @@ _PRIVILEGES = """
     ) held
     CROSS JOIN LATERAL pg_catalog.aclexplode(held.list) acl
     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = held.namespace
-    WHERE (acl.grantee <> held.owner AND pg_catalog.pg_get_userbyid(acl.grantee) = ANY(%s))
-       OR (acl.grantor <> held.owner AND pg_catalog.pg_get_userbyid(acl.grantor) = ANY(%s))
+    WHERE (acl.grantee <> held.owner AND pg_catalog.pg_get_userbyid(acl.grantee) = ANY(%s::pg_catalog.text[]))
+       OR (acl.grantor <> held.owner AND pg_catalog.pg_get_userbyid(acl.grantor) = ANY(%s::pg_catalog.text[]))
        OR (held.kind = 'schema' AND n.nspname = 'public' AND held.creator IS NULL)
+    LIMIT %s
 """
 """Privileges that some roles hold or granted in the connected database.
 
@@ -115,18 +124,43 @@ _AVAILABLE_EXTENSIONS_QUERY = """
 """
 
 
+def array_literal(names: Iterable[str]) -> str:
+    """Return names as PostgreSQL's text form of an array.
+
+    Source: PostgreSQL 17 documentation, 8.15.2 "Array Value Input".
+    """
+    return "{" + ",".join(f'"{re.sub(_ESCAPED, _ESCAPE, name)}"' for name in names) + "}"
+
+
+class TooManyObjects(Exception):
+    """The database has more objects than an inspection may read."""
+
+
 async def inspect_database(
-    session: PostgreSQLSession, database: str, schemas: frozenset[str], scope: InspectionScope, effective_role: str
+    session: PostgreSQLSession, database: str, scope: InspectionScope, users: str, effective_role: str
 ) -> DatabaseContents:
+    """Return the contents of the connected database.
+
+    Args:
+        scope: the objects in the schemas of its contents are read.
+        users: its users as `array_literal`, since drivers convert long lists slowly.
+
+    Raises:
+        TooManyObjects: they have more than ``MAX_OBJECTS``.
+    """
+    schemas = scope.contents.get(database, frozenset[str]())
     names, extensions = sorted(schemas), sorted(scope.extensions)
     objects = await _objects(session, database, schemas, scope) if names else {}
     owned = dict(await session.rows("inspecting schemas", _SCHEMAS, names))
-    owners = sorted({*owned.values(), *objects.values(), *scope.all_users} - {"", DATABASE_OWNER}) if names else []
+    owners = sorted({*owned.values(), *objects.values()} - {"", DATABASE_OWNER})
     unassumable_roles = (
-        await session.rows("inspecting owners", UNASSUMABLE_ROLES_QUERY, owners, effective_role) if owners else []
+        await session.rows("inspecting owners", UNASSUMABLE_ROLES_QUERY, owners, users, effective_role)
+        if names
+        else []
     )
-    users = sorted(scope.all_users)
-    held = await session.rows("inspecting grants", _PRIVILEGES, users, users)
+    held = await session.rows("inspecting grants", _PRIVILEGES, users, users, _MAX_PRIVILEGES + 1)
+    if len(held) > _MAX_PRIVILEGES:
+        raise TooManyObjects(f"its declared users hold more than {_MAX_PRIVILEGES:,} privileges on single objects")
     return DatabaseContents(
         schemas=owned,
         objects=objects,
@@ -159,11 +193,15 @@ async def inspect_database(
 async def _objects(
     session: PostgreSQLSession, database: str, schemas: frozenset[str], scope: InspectionScope
 ) -> dict[SecuredObject, str]:
+    rows = await session.rows("inspecting objects", _OBJECTS, sorted(schemas), MAX_OBJECTS + 1)
+    if len(rows) > MAX_OBJECTS:
+        raise TooManyObjects(
+            f"schemas with declared grants on single or all objects ({', '.join(sorted(schemas))}) have more than"
+            f" {MAX_OBJECTS:,} tables, sequences and functions: drop some, or remove the grants and use GRANT"
+        )
     found = {
         SecuredObject(SecurableKind(kind), database, schema, name, arguments): owner
-        for kind, schema, name, arguments, owner in await session.rows(
-            "inspecting objects", _OBJECTS, sorted(schemas)
-        )
+        for kind, schema, name, arguments, owner in rows
     }
     asked = sorted(
         (on.schema, on.name, on.column)

@@ -8,10 +8,11 @@ DROP OWNED, which call no functions of users. `search_path` is `pg_catalog` from
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import cast
 
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import (
     ConcurrentChange,
     LimitReached,
@@ -19,7 +20,7 @@ from steersman_databases.engines.errors import (
     ServerUnreachable,
     SqlFailed,
 )
-from steersman_databases.engines.pool import ServerSessions
+from steersman_databases.engines.postgresql.sql.accounts import ownership, verifiers
 from steersman_databases.engines.server import DatabaseServer, Login, SqlCredentials
 from steersman_databases.engines.sql.desired import DesiredDatabase, DesiredUser, OwnershipMark
 from steersman_databases.engines.sql.inspection import Inspection, InspectionScope
@@ -34,9 +35,8 @@ from steersman_databases.engines.sql.sql_actions import (
 from steersman_databases.engines.sql.sql_plan import SqlChange, SqlPlan, execute
 
 from ..planning import databases, identifiers, roles
-from . import ownership, verifiers
 from .hba_equivalence import is_distinguished
-from .inspection import inspect
+from .inspection import WRITE_COUNTERS_QUERY, inspect
 from .pool import PostgreSQLSessions
 from .session import QUERY_CANCELED, TOO_MANY_CONNECTIONS, PostgreSQLSession, connect
 from .statements import StatementBatch, as_superuser, lengthy_part, statements_for, with_schema_usage
@@ -72,6 +72,11 @@ class PostgreSQLSqlEngine:
 
     async def inspect(self, sessions: ServerSessions, scope: InspectionScope, timeout: float = 15.0) -> Inspection:
         return await inspect(_typed_sessions(sessions), scope, asyncio.get_running_loop().time() + timeout)
+
+    async def write_counters(self, sessions: ServerSessions, timeout: float = 15.0) -> Mapping[str, int]:
+        deadline = asyncio.get_running_loop().time() + timeout
+        async with _typed_sessions(sessions).at(None, deadline) as session:
+            return dict(await session.rows("inspecting statistics", WRITE_COUNTERS_QUERY))
 
     def plan_database(self, inspection: Inspection, desired: DesiredDatabase) -> SqlPlan:
         self.check(desired, inspection.administrator)

@@ -13,9 +13,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, LiteralString
 
 from steersman_databases.engines.errors import AdministratorRejected, ConcurrentChange, ServerUnreachable, SqlFailed
+from steersman_databases.engines.postgresql.sql.accounts.other_grants import other_grants as held_otherwise
+from steersman_databases.engines.postgresql.sql.accounts.system_accounts import are_current
 from steersman_databases.engines.postgresql.sql.database_inspection import (
     DATABASE_OWNER,
     UNASSUMABLE_ROLES_QUERY,
+    TooManyObjects,
+    array_literal,
     inspect_database,
 )
 from steersman_databases.engines.sql.desired import SecurableKind
@@ -34,10 +38,8 @@ from steersman_databases.engines.sql.inspection import (
 from ..config.parameters import ASYNCHRONOUS_COMMIT_VALUES
 from ..planning.identifiers import FORBIDDEN_ROLES, ROTATION_SUFFIX, rotation_role_name
 from .database_settings import session_overrides
-from .other_grants import other_grants as held_otherwise
 from .pool import PostgreSQLSessions
 from .session import TOO_MANY_CONNECTIONS, PostgreSQLSession
-from .system_accounts import are_current
 
 EARLIEST_TIMESTAMP, LATEST_TIMESTAMP = datetime(2, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 """Range of times that Python represents in any time zone. Later ones mean no expiry."""
@@ -123,7 +125,10 @@ _MEMBERSHIPS = """
 
 _DATABASES = """
     SELECT d.datname, pg_catalog.pg_get_userbyid(d.datdba), pg_catalog.pg_encoding_to_char(d.encoding),
-           d.datcollate, d.datctype, d.datconnlimit, d.datallowconn, d.datistemplate,
+           d.datcollate, d.datctype,
+           CASE pg_catalog.to_jsonb(d) ->> 'datlocprovider'
+               WHEN 'b' THEN 'builtin' WHEN 'i' THEN 'icu' ELSE 'libc' END,
+           d.datconnlimit, d.datallowconn, d.datistemplate,
            pg_catalog.shobj_description(d.oid, 'pg_database')
     FROM pg_catalog.pg_database d
     WHERE d.datname = ANY(%s) OR d.oid IN (
@@ -138,6 +143,20 @@ _DATABASE_PRIVILEGES = """
     FROM pg_catalog.pg_database d,
          pg_catalog.aclexplode(coalesce(d.datacl, pg_catalog.acldefault('d', d.datdba))) acl
     WHERE d.datname = ANY(%s)
+"""
+
+WRITE_COUNTERS_QUERY = """
+    SELECT d.datname, (s.tup_inserted + s.tup_updated + s.tup_deleted
+                       + shared.tup_inserted + shared.tup_updated + shared.tup_deleted)::int8
+    FROM pg_catalog.pg_stat_database s JOIN pg_catalog.pg_database d ON d.oid = s.datid
+    JOIN pg_catalog.pg_stat_database shared ON shared.datid = 0
+    WHERE pg_catalog.current_setting('track_counts')::bool
+"""
+"""Written tuples of each database and of shared catalogs.
+
+DDL and GRANT write tuples of catalogs. Sessions report them within ten seconds.
+
+Source: PostgreSQL 17 documentation, 27.2 "The Cumulative Statistics System".
 """
 
 _VERIFIERS: Mapping[bool, LiteralString] = {
@@ -247,7 +266,7 @@ async def _unassumable_roles(
         return frozenset(
             name
             for (name,) in await session.rows(
-                "inspecting grantors", UNASSUMABLE_ROLES_QUERY, sorted(roles), effective_role
+                "inspecting grantors", UNASSUMABLE_ROLES_QUERY, sorted(roles), [], effective_role
             )
         )
 
@@ -296,7 +315,7 @@ async def _databases(
     ):
         on = SecuredObject(SecurableKind.DATABASE, name)
         privileges[name].add(HeldPrivilege(grantee, on, privilege, grantor, grantable))
-    return {row[0]: DatabaseState(*row[:9], privileges=frozenset(privileges[row[0]])) for row in found}
+    return {row[0]: DatabaseState(*row[:10], privileges=frozenset(privileges[row[0]])) for row in found}
 
 
 async def _inspect_databases(
@@ -326,6 +345,7 @@ async def _inspect_databases(
     uninspected: dict[str, str] = {}
     if not connectable:
         return contents, uninspected
+    visited, users = replace(scope, contents=desired), array_literal(sorted(scope.all_users))
     async with sessions.at(None, deadline) as session:
         session_settings = await session_overrides(session, connectable)
     now = asyncio.get_running_loop().time
@@ -343,7 +363,7 @@ async def _inspect_databases(
             async with sessions.at(
                 name, deadline, session_settings=session_settings.get(name, {}), timeout_seconds=timeout_seconds
             ) as session:
-                inspected = await inspect_database(session, name, desired[name], scope, effective_role)
+                inspected = await inspect_database(session, name, visited, users, effective_role)
                 if seconds := rotation_roles[name]:
                     with_shared = name == sessions.server.maintenance_database
                     inspected = replace(
@@ -353,6 +373,8 @@ async def _inspect_databases(
             sessions.record_hang(name, None)
         except ConcurrentChange:
             pass  # Dropped or closed meanwhile.
+        except TooManyObjects as error:
+            uninspected[name] = str(error)
         except SqlFailed as failed:
             # The database has no free connection, refuses the operator, or lacks a character of a user's name. Such
             # states change and need no error.

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 
+from steersman_databases.engines.connection.pool import SessionPool
 from steersman_databases.engines.errors import (
     AdministratorRejected,
     EngineError,
@@ -21,7 +22,6 @@ from steersman_databases.engines.errors import (
     ServerUnreachable,
     SqlFailed,
 )
-from steersman_databases.engines.pool import SessionPool
 from steersman_databases.engines.server import DatabaseServer, Login
 
 from .database_settings import session_overrides

@@ -26,7 +26,9 @@ from psycopg.adapt import AdaptersMap, Loader
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
-from steersman_databases.engines.dns import resolve
+from steersman_databases.engines.connection.dns import resolve
+from steersman_databases.engines.connection.memfd import memory_file
+from steersman_databases.engines.connection.receive_limit import ReceiveLimit
 from steersman_databases.engines.errors import (
     AccessDenied,
     AdministratorRejected,
@@ -38,9 +40,9 @@ from steersman_databases.engines.errors import (
     ServerUnreachable,
     SqlFailed,
 )
-from steersman_databases.engines.memfd import memory_file
-from steersman_databases.engines.receive_limit import ReceiveLimit
 from steersman_databases.engines.server import DatabaseServer, Login, TLSMode, Verification
+
+from .event_triggers import FAILED_TRIGGERS_QUERY
 
 CONCURRENT_CHANGE_CODES = frozenset(
     {
@@ -108,6 +110,7 @@ class PostgreSQLSession:
         self._aborted = False
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._limit = 0.0
+        self._error_context = ""
 
     @property
     def _descriptor(self) -> int:
@@ -172,7 +175,23 @@ class PostgreSQLSession:
         Raises:
             SqlFailed: the server refused it, or it took too long. A server that executes it is reachable.
         """
-        await self._execute(operation, statement, None)
+        try:
+            await self._execute(operation, statement, None)
+        except SqlFailed as failure:
+            if not (triggers := await self._failed_event_triggers()):
+                raise
+            reason = f"{failure.message}. It was raised by event trigger {triggers}: correct or disable it"
+            raise SqlFailed(operation, failure.sqlstate, reason) from None
+
+    async def _failed_event_triggers(self) -> str:
+        """Return the event triggers whose function raised the last error, or ""."""
+        context, self._error_context = self._error_context, ""
+        if not context or self._aborted:
+            return ""
+        # The failure leaves a transaction behind, which accepts no query.
+        await self._execute("ending a transaction", "ROLLBACK", None)
+        found = await self.rows("inspecting event triggers", FAILED_TRIGGERS_QUERY, context)
+        return ", ".join(str(name) for (name,) in found)
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[None]:
@@ -218,6 +237,7 @@ class PostgreSQLSession:
         if self._aborted or (cancelled and is_read):
             return ServerUnreachable(self._endpoint, f"no response in time while {operation}")
         message = error.diag.message_primary or " ".join(str(error).split())
+        self._error_context = error.diag.context or ""
         if cancelled:
             message += f". Its limit is {self._limit:.0f} s: check what blocks it on the server, or do it manually"
         if error.sqlstate in _DETAIL_CODES and error.diag.message_detail:
@@ -302,7 +322,10 @@ async def connect(
     if any("\0" in message for message in (login.username, login.password or "", database)):
         # libpq would stop reading here, and ignore the parameters that verify the server.
         raise LoginRejected("no name and no password has a NUL character in it")
-    addresses = await resolve(endpoint, deadline)
+    if server.verification.mode is TLSMode.DISABLE and not f"{login.username}{database}".isprintable():
+        # The server may be of another protocol, which reads lines of the unencrypted startup packet as commands.
+        raise LoginRejected("without TLS, names must not have control characters")
+    addresses = await resolve(endpoint, deadline, server.networks)
     remaining = deadline - asyncio.get_running_loop().time()
     try:
         with tls_parameters(server.verification, login) as tls:

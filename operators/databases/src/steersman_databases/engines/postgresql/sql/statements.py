@@ -13,6 +13,7 @@ from functools import singledispatch
 from psycopg import sql
 
 from steersman_databases.engines.errors import NotSupported
+from steersman_databases.engines.postgresql.sql.accounts.revoking import revoke_all
 from steersman_databases.engines.postgresql.sql.statement_blocks import (
     TERMINATE_SESSIONS,
     compose,
@@ -55,7 +56,6 @@ from steersman_databases.engines.sql.sql_actions import (
 )
 
 from ..planning.identifiers import normalize_argument_types
-from .revoking import revoke_all
 
 Identifier = sql.Identifier
 
@@ -301,6 +301,11 @@ def _(action: CreateDatabase) -> StatementBatch:
     clauses = [compose("ALLOW_CONNECTIONS false"), compose("TEMPLATE {}", Identifier(action.template))]
     clauses.append(compose("CONNECTION LIMIT {}", sql.Literal(INCOMPLETE_MARKER)))
     clauses.append(compose("ENCODING {}", sql.Literal(action.encoding)))
+    if action.locale_provider is not None:
+        clauses.append(compose("LOCALE_PROVIDER {}", Identifier(action.locale_provider)))
+    if action.locale is not None:
+        option = "ICU_LOCALE {}" if action.locale_provider == "icu" else "BUILTIN_LOCALE {}"
+        clauses.append(compose(option, sql.Literal(action.locale)))
     if action.collation is not None:
         clauses.append(compose("LC_COLLATE {}", sql.Literal(action.collation)))
     if action.character_type is not None:

@@ -19,6 +19,17 @@ ALERTS = (
         action=("Read its conditions, which name the cause: kubectl steersman status CLUSTER.",),
     ),
     _alert(
+        name="DatabaseWritesRejected",
+        expression='steersman_cluster_condition{type="Available",reason="WritesRejected"} == 0',
+        minutes=1,
+        severity="critical",
+        summary=f"The primary of cluster {_CLUSTER} serves, and accepts no writes.",
+        action=(
+            "Read the condition Available, which has the server's error: kubectl steersman status CLUSTER.",
+            "Remove the cause: see A primary that accepts no writes, on the page Recover from failures.",
+        ),
+    ),
+    _alert(
         name="DatabaseInstancesMissing",
         expression="steersman_cluster_ready_instances < steersman_cluster_instances",
         minutes=30,

@@ -1,0 +1,1 @@
+"""Fields for what the operator decides by itself."""

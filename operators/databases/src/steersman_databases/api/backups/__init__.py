@@ -1,0 +1,1 @@
+"""Kinds and fields for backups and restores."""

@@ -1,0 +1,1 @@
+"""Parts of the controller of clusters: engine, kind, metrics and predicates."""

@@ -1,0 +1,1 @@
+"""Connections to servers: names, pools, and limits of what they send."""

@@ -1,0 +1,1 @@
+"""Accounts of PostgreSQL: ownership, grants, revocation, verifiers."""

@@ -1,0 +1,1 @@
+"""Health of a PostgreSQL server, by SQL."""

@@ -1,0 +1,1 @@
+"""Failures that have one known cure."""

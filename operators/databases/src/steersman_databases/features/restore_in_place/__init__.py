@@ -1,0 +1,1 @@
+"""Restore of a whole cluster in place."""

@@ -1,0 +1,1 @@
+"""Recommendations for parameters, with evidence, and trials of a value."""

@@ -1,0 +1,1 @@
+"""Vertical scaling: record use, recommend resources, apply them."""
