@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from database_support.unit.declared_clusters import declared_cluster
 from steersman_databases.api.cluster_common import PoolerSettings
 from steersman_databases.features.certificates.model import server_sans
 from steersman_databases.features.pooler.specs import pooler_configuration
-from steersman_databases.main import own_namespace, searched_domain
+from steersman_databases.main import app, own_namespace, searched_domain
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,10 @@ def test_operator_namespace_is_read_from_service_account(tmp_path: Path) -> None
     (tmp_path / "namespace").write_text("steersman-databases-system")
     assert own_namespace(tmp_path / "namespace") == "steersman-databases-system"
     assert own_namespace(tmp_path / "missing") == ""
+
+
+@pytest.mark.parametrize("value", ["10.0.0/8", "10.0.0.1/8", "db.example.com"])
+def test_invalid_server_network_names_its_flag(value: str) -> None:
+    result = CliRunner().invoke(app, ["--server-networks", f"192.0.2.0/24,{value}"])
+    assert result.exit_code == 2
+    assert f"Invalid value for '--server-networks': '{value}' is not a CIDR such as 10.0.0.0/8" in result.output

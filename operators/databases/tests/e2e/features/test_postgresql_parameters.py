@@ -157,7 +157,7 @@ def test_alter_system_is_rejected(three: ClusterUnderTest) -> None:
 
 
 def test_parameter_exceeding_memory_is_rejected_at_apply(three: ClusterUnderTest) -> None:
-    with pytest.raises(CommandFailed, match="exceeds the memory limit of 512Mi"):
+    with pytest.raises(CommandFailed, match="needs more than the memory limit of 512Mi"):
         declare(three, shared_buffers="999999GB")
     declare(three)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from database_support.e2e.cluster import ClusterUnderTest, NamespaceClient
-from database_support.e2e.engines import EACH_ENGINE, EngineCommands
+from database_support.e2e.engines import EACH_ENGINE, POSTGRESQL, EngineCommands
 from devcluster.errors import CommandFailed
 
 pytestmark = [pytest.mark.xdist_group("given-secrets"), pytest.mark.timeout(900), EACH_ENGINE]
@@ -29,6 +29,8 @@ def declared(shared: NamespaceClient, of: EngineCommands) -> ClusterUnderTest:
     """A cluster of one that is not applied yet: a Secret says the password of its first database's owner."""
     initdb = {"database": "shop", "owner": "keeper", "secret": {"name": OWNER}}
     spec = {**of.small, "instances": 1, "bootstrap": {"initdb": initdb}}
+    if of is POSTGRESQL:
+        spec["postgresql"] = {"enableSuperuserAccess": True}
     return ClusterUnderTest(shared, spec=spec, engine=of)
 
 
@@ -162,7 +164,7 @@ def test_retained_data_of_unknown_cluster_waits_for_secret(one: ClusterUnderTest
     with place.expecting_events(one.name, ("AdministratorSecretMissing", "Secret orders-admin ")):
         one.apply(deletionPolicy="Delete")
         said = one.wait_reason("AdministratorSecretMissing")["message"]
-    assert "PersistentVolumeClaim data-orders-0" in said and "restore the Secret" in said
+    assert "PVC data-orders-0" in said and "Restore the Secret" in said
     assert one.status["phase"] == "Failed" and not one.nodes() and not place.secret("orders-admin")
 
     metadata = {key: lost["metadata"][key] for key in ("name", "labels")}

@@ -129,7 +129,7 @@ def test_bootstrap_fields_are_immutable(orders: ClusterUnderTest, its: FieldCase
 
 def test_storage_size_cannot_shrink(orders: ClusterUnderTest, its: FieldCases) -> None:
     for path in its.cases.keys() & {"storage.size", "walStorage.size"}:
-        with pytest.raises(CommandFailed, match="volumes can only grow"):
+        with pytest.raises(CommandFailed, match="volumes never shrink"):
             orders.namespace_client.patch(orders.kind, "orders", {"spec": nested({path: "299Mi"})})
 
 

@@ -115,7 +115,7 @@ def test_invalid_variable_is_reported(three: ClusterUnderTest, name: str, value:
         ("group_replication_consistency", "EVENTUAL", "the operator manages the group"),
         ("sync_binlog", "0", "a power failure loses committed transactions"),
         ("ssl_ca", "/tmp/ca.crt", "the operator manages the certificates"),
-        ("innodb_buffer_pool_size", "100G", "exceeds the memory limit of 768Mi"),
+        ("innodb_buffer_pool_size", "100G", "needs more than the memory limit of 768Mi"),
     ],
 )
 def test_operator_variable_is_rejected_at_apply(three: ClusterUnderTest, name: str, value: str, words: str) -> None:

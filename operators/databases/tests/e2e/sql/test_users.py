@@ -56,9 +56,9 @@ def describes(place: NamespaceClient, user: str, words: str) -> bool:
 
 @pytest.mark.requirement("design/create-database", "user/connects", "user/status-errors", "user/get-shows-errors")
 def test_user_on_external_server_logs_in(place: NamespaceClient, database: DatabaseUnderTest, engine: str) -> None:
-    """Its Service comes later than who is on it; the administrator's password is wrong then, and again afterwards."""
+    """The Service is created later; the administrator's password is wrong at first, and again afterwards."""
     username, words = {
-        "postgresql": ("postgres", 'password authentication failed for user "postgres"'),
+        "postgresql": ("registrar", 'password authentication failed for user "registrar"'),
         "mysql": ("root", "Access denied for user 'root'"),
     }[engine]
     place.kubectl(
@@ -77,6 +77,8 @@ def test_user_on_external_server_logs_in(place: NamespaceClient, database: Datab
     database.apply()
     database.wait_ready()
     right = database.secret("admin")["password"]
+    if engine == "postgresql":
+        database.admin_sql(f"CREATE ROLE registrar SUPERUSER LOGIN PASSWORD '{right}'")
     rejected = ("False", "ProvisionFailed", f'the server rejected the administrator "{username}"', words)
     place.wait_for_columns("dbu", "clerk", *rejected)
     place.until("kubectl describe says so", lambda: describes(place, "clerk", words), 30)

@@ -47,7 +47,7 @@ async def test_postgresql_load_has_sessions_and_statements(postgresql: RealPostg
         waiting = asyncio.create_task(client.execute("SELECT pg_sleep(60) /* slow */"))
         after = await sample()
         for _ in range(_DEADLINE_SECONDS * 10):
-            if any("pg_sleep" in (one.statement or "") for one in after.running):
+            if any("slow" in (one.statement or "") and one.wait == "Timeout: PgSleep" for one in after.running):
                 break
             await asyncio.sleep(0.1)
             after = await sample()

@@ -9,9 +9,9 @@ import pytest
 from database_support.servers.mysql import RealMySQLServer
 from database_support.servers.postgresql import RealPostgreSQLServer
 from steersman_databases.engines import ServerUnreachable
+from steersman_databases.engines.connection.input_limits import MAX_RECEIVED_BYTES
 from steersman_databases.engines.mysql.sql import session as mysql_session
 from steersman_databases.engines.postgresql.sql import session as postgresql_session
-from steersman_databases.engines.receive_limit import MAX_RECEIVED_BYTES
 from steersman_databases.engines.server import DatabaseServer, Login, TLSMode, Verification
 
 ROW_BYTES = 1_000_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -12,10 +11,8 @@ import pytest
 
 from database_support.servers.matrix import postgresqls
 from database_support.servers.mysql import start_mysql
-from database_support.servers.postgresql import RealPostgreSQLServer, initialise, wait_ready
-from database_support.servers.process import DatabaseServerProcess, data_directory, free_port
+from database_support.servers.postgresql import start_postgresql
 from devcluster import database_servers
-from steersman_databases.engines import ServerEndpoint
 from steersman_databases.engines.cluster_engine import InstanceResources, SizedParameter
 from steersman_databases.engines.mysql.config import sizing as mysql_sizing
 from steersman_databases.engines.postgresql.config import sizing as postgresql_sizing
@@ -40,28 +37,17 @@ def sized_mysql(memory: int) -> Sequence[SizedParameter]:
 @pytest.mark.requirement("overview/level-4-tuning")
 @pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("name", POSTGRESQL)
-async def test_postgresql_starts_with_sized_parameters(name: str, memory: int) -> None:
-    endpoint, expected = ServerEndpoint("127.0.0.1", free_port()), sized_postgresql(memory)
-    with data_directory() as directory:
-        command = initialise(directory, POSTGRESQL[name])
-        options = [f"-cport={endpoint.port}", "-clisten_addresses=127.0.0.1"]
-        options += [f"-c{one.name}={one.value}" for one in expected]
-        process = DatabaseServerProcess(directory, [*command, *options])
-        try:
-            process.wait_for(endpoint)
-            server = RealPostgreSQLServer(endpoint, process.log, POSTGRESQL[name])
-            await wait_ready(server)
-            for one in expected:
-                [(matches,)] = server.administer(
-                    "SELECT pg_size_bytes(current_setting(name)) = pg_size_bytes('"
-                    f"{one.value}') FROM pg_settings WHERE name = '{one.name}'"
-                    if one.value.endswith("MB")
-                    else f"SELECT setting = '{one.value}' FROM pg_settings WHERE name = '{one.name}'"
-                )
-                assert matches, one
-            server.close()
-        finally:
-            process.stop(signal.SIGQUIT)
+def test_postgresql_starts_with_sized_parameters(name: str, memory: int) -> None:
+    expected = sized_postgresql(memory)
+    with contextmanager(start_postgresql)(POSTGRESQL[name], {one.name: one.value for one in expected}) as server:
+        for one in expected:
+            [(matches,)] = server.administer(
+                "SELECT pg_size_bytes(current_setting(name)) = pg_size_bytes('"
+                f"{one.value}') FROM pg_settings WHERE name = '{one.name}'"
+                if one.value.endswith("MB")
+                else f"SELECT setting = '{one.value}' FROM pg_settings WHERE name = '{one.name}'"
+            )
+            assert matches, one
 
 
 @pytest.mark.requirement("overview/level-4-tuning")

@@ -387,3 +387,25 @@ def test_pod_that_is_killed_before_grants_is_continued(
     auditor = SqlCredentials("auditor", "secret")
     assert sql(server, target, "SELECT count(*) FROM shop.orders", user=auditor) == [(1000,)]
     assert sql(server, target, "SELECT to_regnamespace('steersman_restore')", user=OTHER) == [(None,)]
+
+
+def test_import_leaves_tablespaces_out(jobs: DumpJobs, server: RealPostgreSQLServer, names: tuple[str, str]) -> None:
+    source, target = names
+    with psycopg.connect(
+        host=server.endpoint.host,
+        port=server.endpoint.port,
+        user=ADMINISTRATOR.username,
+        password=ADMINISTRATOR.password,
+        dbname=source,
+        autocommit=True,
+    ) as connection:
+        connection.execute("SET allow_in_place_tablespaces = on")
+        connection.execute("CREATE TABLESPACE fast LOCATION ''")
+    try:
+        sql(server, source, "CREATE TABLE t (n int) TABLESPACE fast", user=ADMINISTRATOR)
+        read_all(server, source)
+        assert jobs.import_database(source, target, OTHER, READER)["ok"]
+        assert sql(server, target, "SELECT tablespace FROM pg_tables WHERE tablename = 't'", user=OTHER) == [(None,)]
+    finally:
+        sql(server, source, "DROP TABLE t", user=ADMINISTRATOR)
+        server.administer("DROP TABLESPACE fast")

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from database_support.servers.history_steps import HistorySteps
 from database_support.servers.matrix import mysqls
 from database_support.servers.mysql import RealMySQLServer
 from database_support.servers.process import free_port
@@ -130,3 +131,26 @@ async def test_exporter_catalog_names_all_metrics(address: ServerAddress) -> Non
     for one in exporter.groups[0].collectors:
         assert {sample.metric for sample in one.collect(session).samples} <= set(one.metrics)
     session.close()
+
+
+async def test_history_of_server_has_rates(server: RealMySQLServer, address: ServerAddress) -> None:
+    await server.execute_unprepared("CREATE DATABASE IF NOT EXISTS orders")
+    await server.execute_unprepared("CREATE TABLE IF NOT EXISTS orders.recorded (id INT PRIMARY KEY)")
+    steps = HistorySteps(mysql_exporter(InstancePaths(), address))
+    assert steps.record()["statements"] is None
+    async with server.connected(ADMINISTRATOR, "orders") as client:
+        await client.query("START TRANSACTION")
+        await client.query("REPLACE INTO recorded VALUES (1), (2), (3)")
+        found = steps.record()
+        rows = found["rows_written"]
+        assert rows is not None and 10 * rows >= 3
+        assert found["statements"] is not None and 10 * found["statements"] >= 2
+        deadline = time.monotonic() + 20
+        while found["sessions_idle_in_transaction"] != 1:
+            assert time.monotonic() < deadline, found
+            # The server refreshes INNODB_TRX only after a tenth of a second without readers.
+            await client.query("DO SLEEP(0.2)")
+            found = steps.record()
+        await client.query("COMMIT")
+    assert found["binary_log"] is not None and found["redo_log"] is not None
+    steps.close()

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from database_support.servers.history_steps import HistorySteps
 from database_support.servers.matrix import postgresqls
 from database_support.servers.postgresql import RealPostgreSQLServer, initialise
 from database_support.servers.process import DatabaseServerProcess, data_directory, free_port
@@ -25,7 +26,7 @@ from steersman_instance.metrics.postgresql.queries import server_queries
 from steersman_instance.metrics.postgresql.session import PostgreSQLSession, ServerAddress
 from steersman_instance.paths import InstancePaths
 
-SERVERS = postgresqls(whole=True)
+SERVERS = postgresqls()
 pytestmark = pytest.mark.xdist_group("metrics-postgresql")
 
 
@@ -211,6 +212,28 @@ def test_exporter_standby_queries_succeed(server: RealPostgreSQLServer) -> None:
             session.close()
         finally:
             process.stop(signal.SIGQUIT)
+
+
+def test_history_of_server_has_rates(server: RealPostgreSQLServer, address: ServerAddress) -> None:
+    steps = HistorySteps(exporter_of(server, address))
+    found = steps.record()
+    assert (found["connections"] or 0) >= 1 and found["transactions"] is None
+    with connected(server, "postgres") as client:
+        client.execute("CREATE TABLE IF NOT EXISTS recorded AS SELECT generate_series(1, 10000) AS id")
+        client.execute("BEGIN")
+        client.execute("SELECT count(*) FROM recorded")
+        assert steps.record()["sessions_idle_in_transaction"] == 1
+        client.execute("ROLLBACK")
+        # Statistics of a session reach the server when it is idle, at the latest when it ends.
+    deadline = time.monotonic() + 20
+    rows = 0.0
+    while rows < 10000:
+        assert time.monotonic() < deadline
+        found = steps.record()
+        rows += 10 * (found["rows_written"] or 0)
+    assert found["wal"] is not None and found["wal"] >= 0
+    assert 0 <= (found["cache_hit_ratio"] or 0) <= 1
+    steps.close()
 
 
 def prepare_standby(directory: Path, command: list[str], programs: Path) -> None:

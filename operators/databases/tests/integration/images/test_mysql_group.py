@@ -11,7 +11,7 @@ from database_support.servers.mysql_members import MemberProcess, MemberProcesse
 
 __all__ = ["group", "primary"]
 
-pytestmark = [pytest.mark.xdist_group("mysql-group"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("mysql-group-bootstrap"), pytest.mark.timeout(600)]
 
 
 def test_first_instance_bootstraps_after_all_were_seen(group: MemberProcesses) -> None:

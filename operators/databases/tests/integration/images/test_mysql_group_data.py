@@ -13,7 +13,7 @@ from database_support.servers.mysql_members import MemberProcess, MemberProcesse
 
 __all__ = ["group", "primary"]
 
-pytestmark = [pytest.mark.xdist_group("mysql-group"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("mysql-group-data"), pytest.mark.timeout(600)]
 
 PAGE = 16384  # bytes, of InnoDB
 

@@ -19,7 +19,7 @@ from steersman_databases.engines.mysql.config.sizing import sized_parameters
 
 __all__ = ["group", "primary"]
 
-pytestmark = [pytest.mark.xdist_group("mysql-group"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("mysql-group-settings"), pytest.mark.timeout(600)]
 
 
 def test_parameters_change_at_runtime(group: MemberProcesses, primary: MemberProcess) -> None:
@@ -69,6 +69,45 @@ def test_sized_parameters_apply_at_once_and_after_restart(group: MemberProcesses
     status = primary.published_status()
     assert status["pendingRestart"] == status["rejectedParameters"] == {}
     group.annotate(parameters="{}")
+
+
+def test_every_member_has_named_time_zones(group: MemberProcesses, primary: MemberProcess) -> None:
+    for one in group.all:
+        noon = one.sql("SELECT CAST(CONVERT_TZ('2026-07-01 12:00', '+00:00', 'Africa/Lagos') AS CHAR)")
+        assert noon == (("2026-07-01 13:00:00",),)
+        assert one.published_status()["state"] == "Online"
+    assert settled(group) is primary
+
+
+def test_transaction_size_limit_is_declared(group: MemberProcesses, primary: MemberProcess) -> None:
+    """A message of the group has at most 10 MiB. A larger transaction is divided."""
+    limit = "group_replication_transaction_size_limit"
+    row = f"INSERT INTO large.t (b) SELECT REPEAT('x', {6 << 20})"
+
+    def write_large() -> None:
+        with primary.session(read_seconds=120) as ask:
+            for statement in ("BEGIN", row, row, "COMMIT"):
+                ask(statement)
+
+    def declare(parameters: dict[str, str], effective: int) -> None:
+        group.annotate(parameters=json.dumps(parameters))
+        for one in group.all:
+            until("it counts", lambda one=one: one.sql(f"SELECT @@{limit}") == ((effective,),))
+
+    primary.sql("CREATE DATABASE large", "CREATE TABLE large.t (id INT AUTO_INCREMENT PRIMARY KEY, b LONGBLOB)")
+    try:
+        declare({limit: "11M"}, 11 << 20)
+        with pytest.raises(pymysql.MySQLError, match="3100"):
+            write_large()
+        declare({limit: "20M"}, 20 << 20)
+        write_large()
+        declare({}, 150_000_000)
+        write_large()
+        for one in replicas(group, primary):
+            until("it has the rows", lambda one=one: one.sql("SELECT COUNT(*) FROM large.t") == ((4,),))
+        assert settled(group) is primary
+    finally:
+        primary.sql("DROP DATABASE large")
 
 
 def test_table_without_primary_key_gets_invisible_one(group: MemberProcesses, primary: MemberProcess) -> None:

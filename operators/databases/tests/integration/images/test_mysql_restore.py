@@ -40,7 +40,7 @@ ROOT = database_servers.root(database_servers.SID)
 pytestmark = [
     pytest.mark.skipif(ROOT is None, reason="MySQL is not unpacked: run python -m devcluster servers"),
     pytest.mark.skipif(not programs.are_built(), reason="the object store is not built: run devcluster store build"),
-    pytest.mark.xdist_group("mysql-archive"),
+    pytest.mark.xdist_group("mysql-restore"),
 ]
 T = TypeVar("T")
 PASSWORD = 'a password: with \\ and "'
@@ -104,11 +104,11 @@ class World:
             server=pod / "server",
             owner=pod / "owner",
         )
-        gtid = restore.spec.target.gtid
-        assert gtid is not None
+        target = restore.spec.target
+        assert target is not None and target.gtid is not None
         document: dict[str, Any] = {
             "version": "9.7",
-            "target": {"gtid": {"before": gtid.before}},
+            "target": {"gtid": {"before": target.gtid.before}},
             "server": {"host": "127.0.0.1", "port": self.primary.port, "database": "", "tls": "Require"},
             "restore": request_document(restore),
         }

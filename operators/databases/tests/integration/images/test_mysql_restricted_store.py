@@ -92,7 +92,7 @@ def test_backups_continue_with_credentials_that_may_not_delete(store: ObjectStor
     with pytest.raises(ArchiveError, match=sentence):
         orders.archive.restic.forget(sorted(orders.archive.restic.snapshots()), prune=True)
     with pytest.raises(ArchiveError, match=sentence):
-        orders.archive.chunks.expire(GtidSet.parse(f"{UUID}:1-3"))
+        orders.archive.chunks.expire([GtidSet.parse(f"{UUID}:1-3")])
     ids.append(orders.back_up())
     found = orders.archive.catalog.backups()
     assert [backup.id for backup in found] == ids

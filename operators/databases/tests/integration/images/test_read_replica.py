@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from database_support.archive.archived_server import as_pod
+from database_support.servers.matrix import WHOLE_MATRIX
 from database_support.servers.read_replica import (
     POD,
     SLOT,
@@ -42,7 +43,10 @@ def wrapped_copy_program(binaries: Path, directory: Path) -> Path:
     return directory
 
 
-@pytest.fixture(params=sorted(programs()))
+VERSIONS = sorted(programs())
+
+
+@pytest.fixture(params=VERSIONS if WHOLE_MATRIX else VERSIONS[-1:])
 def world(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[tuple[Primary, ReadReplicaProcess]]:

@@ -15,6 +15,7 @@ from database_support.servers.matrix import mysqls, postgresqls
 from database_support.servers.mysql import RealMySQLServer
 from database_support.servers.postgresql import RealPostgreSQLServer
 from database_support.servers.real_server import ADMINISTRATOR
+from steersman_databases.engines.mysql.sql.ownership_table import DATABASE
 from steersman_databases.engines.mysql.sql.system_accounts import statements
 from steersman_databases.engines.naming import QUERIES_ROLE, REPLICATION_ROLE
 from steersman_instance.metrics.catalog import CollectFailed, Metric, Reading
@@ -154,7 +155,7 @@ def mysql(request: pytest.FixtureRequest) -> Generator[RealMySQLServer]:
 async def session(mysql: RealMySQLServer) -> AsyncGenerator[MySQLSession]:
     """The account with its rights, but with a password: the server has no authority for certificates."""
     for statement in statements():
-        if QUERIES_ROLE in statement:
+        if QUERIES_ROLE in statement or f"`{DATABASE}`" in statement:
             await mysql.execute_unprepared(
                 statement.replace(f"REQUIRE SUBJECT '/CN={REPLICATION_ROLE}'", "REQUIRE SSL")
             )

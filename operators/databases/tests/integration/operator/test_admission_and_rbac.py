@@ -15,6 +15,8 @@ from steersman.meta import ObjectKey, ObjectMeta, Quantity
 from steersman_databases.api import CLUSTER_KINDS, Database, DatabaseSpec
 from steersman_testing.envtest import Envtest
 
+pytestmark = pytest.mark.xdist_group("admission-and-rbac")
+
 
 def _database(namespace: str, name: str = "orders", **spec: Any) -> Database:
     fields: dict[str, Any] = {"engine": "postgresql", "version": "17", "storage_size": Quantity("1Gi"), **spec}

@@ -21,6 +21,8 @@ from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterSpec
 from steersman_databases.api.cluster_common import AdditionalService, PoolerSettings, ServicesSettings, VolumeSettings
 from steersman_testing.envtest import Envtest
 
+pytestmark = pytest.mark.xdist_group("object-drift")
+
 Change = tuple[type[Object], str, dict[str, Any]]
 
 SELECTS_ALL = {"matchLabels": None, "matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}

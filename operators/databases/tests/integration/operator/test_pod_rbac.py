@@ -18,7 +18,7 @@ from steersman.client import Client, HttpRequest, Impersonation, Transport, conn
 from steersman.controller import Permission
 from steersman.manager import Manager
 from steersman.meta import to_builtins
-from steersman_databases.cluster.engine_parts import EngineParts
+from steersman_databases.cluster.parts.engine_parts import EngineParts
 from steersman_databases.core.labels import cluster_labels
 from steersman_databases.engines.cluster_engine import ClusterEngine, DeclaredCluster
 from steersman_databases.engines.mysql.cluster_engine import MySQLEngine as MySQLServers

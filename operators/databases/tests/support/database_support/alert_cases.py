@@ -164,6 +164,12 @@ CASES: Mapping[str, AlertCase] = {
         after=16,
         labels=f'{CLUSTER},type="BackupsVerified",reason="VerificationFailed"',
     ),
+    "DatabaseWritesRejected": AlertCase(
+        fault={f'steersman_cluster_condition{{{CLUSTER},type="Available",reason="WritesRejected"}}': "0x800"},
+        quiet={f'steersman_cluster_condition{{{CLUSTER},type="Available",reason="FailingOver"}}': "0x800"},
+        after=2,
+        labels=f'{CLUSTER},type="Available",reason="WritesRejected"',
+    ),
     "DatabaseArchivingFails": AlertCase(
         fault={f'steersman_cluster_condition{{{CLUSTER},type="ContinuousArchiving",reason="StoreFull"}}': "0x800"},
         quiet={f'steersman_cluster_condition{{{CLUSTER},type="ContinuousArchiving",reason="Archiving"}}': "1x800"},

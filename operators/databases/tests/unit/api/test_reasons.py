@@ -45,14 +45,24 @@ def test_problem_reasons_have_advice() -> None:
     going_on_by_themselves = {
         *("Creating", "RollingOut", "Deleting", "FailingOver", "RestartPending", "LoweringParameter", "Resizing"),
         *("FileSystemResizePending", "Upgrading", "ServerStarting", "ServerTerminating"),
-        *("Running", "Hibernating", "Recovering", "RecoveryApproved", "Waiting", "NoBackup", "WaitingForBackup"),
-        *("Growing", "CoolingDown", "UsageUnknown", "NeverVerified"),
+        *(
+            "Running",
+            "Hibernating",
+            "Recovering",
+            "Restoring",
+            "RecoveryApproved",
+            "Waiting",
+            "NoBackup",
+            "WaitingForBackup",
+        ),
+        *("Growing", "CoolingDown", "UsageUnknown", "NeverVerified", "CollectingData", "Scaling"),
+        *("EmergencyVacuum", "TransactionEnded"),
     }
     well = {
         *("DatabaseReady", "ProvisionSucceeded", "AllInstancesReady", "PrimaryAvailable", "Applied", "InSync"),
         *("SizeMatches", "Sufficient", "Idle", "Valid", "Current", "NoErrantTransactions", "Serving"),
-        *("Archiving", "UpToDate", "RecoveryCompleted", "Verified", "Completed"),
-        *("Reachable", "Exported", "ProvidedByUser", "Locked", "NotDeclared"),
+        *("Archiving", "UpToDate", "RecoveryCompleted", "Verified", "Completed", "Created"),
+        *("Reachable", "Exported", "ProvidedByUser", "Locked", "NotDeclared", "Suitable"),
     }
     silent = {
         reason

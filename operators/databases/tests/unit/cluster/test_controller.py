@@ -22,8 +22,7 @@ from steersman_testing import matching, virtual_time
 async def test_three_instances_become_ready_then_no_writes() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         assert world.statefulsets() == ["orders-0", "orders-1", "orders-2"]
         status = world.status
         assert (status.instances, status.ready_instances, status.primary, status.timeline) == (3, 3, "orders-0", 1)
@@ -44,8 +43,7 @@ async def test_three_instances_become_ready_then_no_writes() -> None:
 async def test_single_instance_becomes_ready() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         assert world.pvc_names() == ["data-orders-0"]
         assert world.condition("Available") == "True/PrimaryAvailable"
         assert world.condition("Synchronous") == "", "nothing synchronous is declared"
@@ -59,8 +57,7 @@ async def test_lost_synchronous_standby_is_reported() -> None:
         return [m.name for m in world.status.members if m.synchronous]
 
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.until("all are", lambda: synchronous() == ["orders-1", "orders-2"])
         await world.annotate(fenced_instances="orders-1")
         await world.until("one is not", lambda: synchronous() == ["orders-2"])
@@ -73,8 +70,7 @@ async def test_first_start_interrupted_is_retried() -> None:
     world = ClusterHarness()
     world.hosts.interrupt_promotion = True
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         assert world.pvc_names() == ["data-orders-0", "data-orders-1", "data-orders-2"]
         assert world.hosts.systems == 1
 
@@ -92,8 +88,7 @@ async def test_replicas_start_after_the_primary() -> None:
 async def test_switchover_to_named_instance() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.annotate(switchover="orders-1")
         await world.until(
             "told",
@@ -112,8 +107,7 @@ async def test_switchover_to_named_instance() -> None:
 async def test_switchover_to_any_instance() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.annotate(switchover="any")
         await world.until("switched", lambda: world.status.primary in ("orders-1", "orders-2"))
         await world.wait()
@@ -124,8 +118,7 @@ async def test_switchover_to_any_instance() -> None:
 async def test_impossible_switchover_is_rejected_with_reason() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         for wanted in ("orders-7", "somebody", "any"):
             await world.annotate(switchover=wanted)
             await world.until(
@@ -140,8 +133,7 @@ async def test_impossible_switchover_is_rejected_with_reason() -> None:
 async def test_fenced_instance_leaves_and_returns() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.annotate(fenced_instances="orders-0")
         await world.until("failed over", lambda: world.status.primary in ("orders-1", "orders-2"))
         pod = world.pods()["orders-0"]
@@ -157,8 +149,7 @@ async def test_fenced_instance_leaves_and_returns() -> None:
 async def test_cluster_with_fenced_instance_is_not_ready() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         await world.annotate(fenced_instances="orders-1")
         await world.until("fenced", lambda: any(m.fenced for m in world.status.members))
         await world.wait()
@@ -173,8 +164,7 @@ async def test_cluster_with_fenced_instance_is_not_ready() -> None:
 async def test_fencing_all_leaves_no_endpoint() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         assert _addresses(world)
         await world.annotate(fenced_instances="*")
         await world.until("fenced", lambda: world.condition("Available") == "False/Fenced")
@@ -194,8 +184,7 @@ def _addresses(world: ClusterHarness) -> list[str]:
 async def test_corrected_endpoint_slice_has_leader_term() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         held = {"transitions": "7", "acquireTime": "2026-11-22T00:00:00+00:00"}
         await world.client.patch(ConfigMap, NAMES.dcs_leader, MergePatch({"metadata": {"annotations": held}}))
         key = NAMES.endpoint_slices("orders-rw")[0]
@@ -213,8 +202,7 @@ async def test_corrected_endpoint_slice_has_leader_term() -> None:
 async def test_hibernation_stops_primary_last_starts_it_first() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.annotate(switchover="orders-1")
         await world.until("switched", lambda: world.status.primary == "orders-1")
         await world.ready(3)
@@ -247,8 +235,7 @@ async def test_hibernation_stops_primary_last_starts_it_first() -> None:
 async def test_paused_cluster_is_not_changed(made: Callable[[], ClusterHarness]) -> None:
     world = made()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         await world.annotate(paused="true")
         await world.until("paused", lambda: world.condition("Paused") == "True/ByAnnotation")
         assert world.status.phase == "Ready", "nobody looks, and it is as it was"
@@ -327,8 +314,7 @@ async def test_rejection_is_reported_without_events_permission(status: int) -> N
 async def test_primary_crash_is_reported_as_failover() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.client.delete(Pod, NAMES.pod(0))
         await world.until("nobody leads", lambda: world.condition("Available") == "False/FailingOver")
         assert world.status.phase == "Degraded"

@@ -13,8 +13,7 @@ from steersman_testing import virtual_time
 async def test_deletion_policy_delete_removes_data() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(deletion_policy="Delete")
-        await world.ready(3)
+        await world.create_ready(3, deletion_policy="Delete")
         await world.client.delete(PostgreSQLCluster, KEY)
         await world.until("gone", lambda: world.cluster is None)
         await world.wait(30)
@@ -28,8 +27,7 @@ async def test_deletion_policy_delete_removes_data() -> None:
 async def test_paused_cluster_can_be_deleted() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, deletion_policy="Delete")
-        await world.ready(1)
+        await world.create_ready(1, instances=1, deletion_policy="Delete")
         await world.annotate(paused="true")
         await world.until("paused", lambda: world.condition("Paused") == "True/ByAnnotation")
         assert "until the annotation is removed" in world.message("Paused")
@@ -43,8 +41,7 @@ async def test_paused_cluster_can_be_deleted() -> None:
 async def test_retained_data_is_adopted_by_same_name() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(bootstrap=Bootstrap(initdb=InitDb()))
-        await world.ready(3)
+        await world.create_ready(3, bootstrap=Bootstrap(initdb=InitDb()))
         await world.annotate(switchover="orders-1")
         await world.until("switched", lambda: world.status.primary == "orders-1")
         await world.ready(3)
@@ -65,8 +62,7 @@ async def test_retained_data_is_adopted_by_same_name() -> None:
 async def test_data_of_other_version_is_rejected() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, version="15")
-        await world.ready(1)
+        await world.create_ready(1, instances=1, version="15")
         await world.client.delete(PostgreSQLCluster, KEY)
         await world.until("gone", lambda: world.cluster is None)
         await world.create(instances=1, version="17")

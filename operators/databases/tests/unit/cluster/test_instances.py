@@ -9,6 +9,7 @@ import pytest
 from database_support.unit.cluster_harness import KEY, NAMES, ClusterHarness
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod
 from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.api.autopilot.maintenance import MaintenanceSettings
 from steersman_databases.cluster.state import is_retired
 from steersman_databases.engines import server_pod, versions
 from steersman_testing import matching, virtual_time
@@ -18,8 +19,7 @@ from steersman_testing import matching, virtual_time
 async def test_cluster_scales_up_and_down() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         before = world.uids()
         await world.change(instances=4)
         await world.ready(4)
@@ -37,8 +37,7 @@ async def test_cluster_scales_up_and_down() -> None:
 async def test_removed_instance_pvcs_deleted_with_delete_policy() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=3, deletion_policy="Delete")
-        await world.ready(3)
+        await world.create_ready(3, instances=3, deletion_policy="Delete")
         await world.change(instances=1)
         await world.ready(1)
         await world.until("claims gone", lambda: world.pvc_names() == ["data-orders-0"])
@@ -58,8 +57,7 @@ def retired(world: ClusterHarness) -> set[str]:
 async def test_removed_instance_becoming_primary_is_kept(deleted: bool) -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         world.server.fail_next(matching("DELETE", "/statefulsets/orders-1"), 503, times=12)
         await world.change(instances=1)
         await world.until("marked", lambda: retired(world) == {"data-orders-1"})
@@ -87,8 +85,7 @@ async def test_removed_instance_becoming_primary_is_kept(deleted: bool) -> None:
 async def test_removed_instance_wanted_again_is_kept() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=3)
-        await world.ready(3)
+        await world.create_ready(3, instances=3)
         before = world.uids()
         world.server.fail_next(matching("DELETE", "/statefulsets/orders-2"), 503, times=12)
         await world.change(instances=2)
@@ -102,8 +99,7 @@ async def test_removed_instance_wanted_again_is_kept() -> None:
 async def test_primary_switches_over_before_scale_down() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=3)
-        await world.ready(3)
+        await world.create_ready(3, instances=3)
         await world.annotate(switchover="orders-2")
         await world.until("switched", lambda: world.status.primary == "orders-2")
         await world.change(instances=1)
@@ -115,8 +111,7 @@ async def test_primary_switches_over_before_scale_down() -> None:
 async def test_requested_replacement_happens_once() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=3, replace_failed_instances="OnRequest")
-        await world.ready(3)
+        await world.create_ready(3, instances=3, replace_failed_instances="OnRequest")
         await world.annotate(replace_instance="orders-1")
         await world.until("replaced", lambda: world.statefulsets() == ["orders-0", "orders-2", "orders-3"])
         await world.ready(3)
@@ -134,8 +129,7 @@ async def test_requested_replacement_happens_once() -> None:
 async def test_changed_pod_rolls_replicas_first_one_at_a_time() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         before, order = world.uids(), list[str]()
 
         def renewed() -> bool:
@@ -156,8 +150,7 @@ async def test_changed_pod_rolls_replicas_first_one_at_a_time() -> None:
 async def test_single_instance_restarts_in_place() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         before = world.uids()
         await world.change(shmSize="512Mi")
         await world.until("renewed", lambda: world.uids().get("orders-0", before["orders-0"]) != before["orders-0"])
@@ -168,8 +161,7 @@ async def test_single_instance_restarts_in_place() -> None:
 async def test_restart_annotation_restarts_all_once() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         before = world.uids()
         await world.annotate(restarted_at="2026-11-22T00:00:00Z")
         await world.until("all renewed", lambda: all(world.uids().get(n) not in (None, u) for n, u in before.items()))
@@ -198,3 +190,27 @@ async def test_operator_template_change_restarts_nothing(monkeypatch: pytest.Mon
         await world.ready(3)
         images = {p.spec.containers[0].image for p in world.pods().values()}
         assert images == {"steersman.dev/postgresql:17-newer"}
+
+
+@virtual_time
+async def test_image_rewritten_by_admission_restarts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, image = ClusterHarness(), versions.image("postgresql", "17")
+    world.hosts.registry_prefix = "mirror.example/"
+    async with world.operator():
+        await world.create(maintenance=MaintenanceSettings(minor_upgrades="Automatic"))
+        await world.ready(3)
+        before = world.uids()
+        assert [p.spec.containers[0].image for p in world.pods().values()] == [f"mirror.example/{image}"] * 3
+        await world.wait(120)
+        assert world.uids() == before
+        assert world.condition("UpToDate") == "True/Current"
+        assert (world.status.image, world.status.available_image) == (image, None)
+    monkeypatch.setitem(versions.SUPPORTED_VERSIONS["postgresql"], "17", "steersman.dev/postgresql:17-newer")  # type: ignore[arg-type]
+    async with world.operator():
+        await world.until("upgraded", lambda: world.status.image == "steersman.dev/postgresql:17-newer")
+        await world.ready(3)
+        upgraded = world.uids()
+        assert not set(before.values()) & set(upgraded.values())
+        await world.wait(120)
+        assert world.uids() == upgraded
+        assert world.condition("UpToDate") == "True/Current"

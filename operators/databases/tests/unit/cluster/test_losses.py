@@ -13,6 +13,7 @@ from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman_databases.api.cluster_common import VolumeSettings
 from steersman_databases.cluster.state import RETIRED
+from steersman_databases.engines.naming import CLUSTER_LABEL
 from steersman_databases.engines.naming import INSTANCE_LABEL as INSTANCE
 from steersman_testing import virtual_time
 
@@ -24,8 +25,7 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 async def test_replica_with_lost_volume_is_replaced() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.client.delete(PersistentVolumeClaim, NAMES.data_pvc(2))
         await world.until("replaced", lambda: "orders-3" in world.pods())
         await world.ready(3)
@@ -50,12 +50,11 @@ async def unlabel(world: ClusterHarness, key: ObjectKey, *names: str) -> None:
 async def test_pvc_label_lost_is_restored_without_replacement(world_of: type[ClusterHarness], number: int) -> None:
     world = world_of()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         await world.wait(30)
         uids, before = world.uids(), labels(world)
         expected: set[str] = set()
-        for name in (MANAGED_BY, INSTANCE, "app.kubernetes.io/instance", "app.kubernetes.io/name"):
+        for name in (MANAGED_BY, INSTANCE, CLUSTER_LABEL, "app.kubernetes.io/name"):
             await unlabel(world, NAMES.data_pvc(number), name)
             await world.until("back", lambda: labels(world) == before, 30)
             label = f"{name}={before[f'data-orders-{number}'][name]}"
@@ -72,8 +71,7 @@ async def test_all_pvc_labels_lost_are_restored_with_version() -> None:
     world = ClusterHarness()
     world.hosts.upgrade_fails = "no"
     async with world.operator():
-        await world.create(instances=2, version="15", wal_storage=VolumeSettings())
-        await world.ready(2)
+        await world.create_ready(2, instances=2, version="15", wal_storage=VolumeSettings())
         await world.change(version="17")
         await world.until("told", lambda: world.condition("UpToDate") == "False/RolledBack")
         await world.until("serves", lambda: world.status.ready_instances == 2)
@@ -90,8 +88,7 @@ async def test_all_pvc_labels_lost_are_restored_with_version() -> None:
 async def test_pvc_labels_lost_in_hibernation_are_restored() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, hibernated=False)
-        await world.ready(1)
+        await world.create_ready(1, instances=1, hibernated=False)
         await world.change(hibernated=True)
         await world.until("asleep", lambda: world.condition("Available") == "False/Hibernated" and not world.pods())
         before = labels(world)
@@ -110,8 +107,7 @@ async def test_pvc_labels_lost_in_hibernation_are_restored() -> None:
 async def test_foreign_pvc_under_lost_name_is_kept() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2, replace_failed_instances="OnRequest")
-        await world.ready(2)
+        await world.create_ready(2, instances=2, replace_failed_instances="OnRequest")
         key = NAMES.data_pvc(1)
         await world.client.delete(PersistentVolumeClaim, key)
         await world.client.delete(Pod, NAMES.pod(1))
@@ -129,8 +125,7 @@ async def test_foreign_pvc_under_lost_name_is_kept() -> None:
 async def test_retired_pvc_without_labels_reserves_its_ordinal() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         await world.change(instances=1)
         await world.until("retired", lambda: world.statefulsets() == ["orders-0"])
         await world.ready(1)
@@ -148,8 +143,7 @@ async def test_replica_on_lost_node_is_replaced(tainted: bool) -> None:
     """Which somebody says by a taint, or by deleting the Node: until then it may."""
     world = ClusterHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         hostname = {"kubernetes.io/hostname": "node-3"}
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "third", "labels": hostname}}
         term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-3"]}]}
@@ -186,8 +180,7 @@ async def test_replica_on_lost_node_is_replaced(tainted: bool) -> None:
 async def test_terminating_volume_of_single_instance_is_copied() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         await world.client.delete(PersistentVolumeClaim, NAMES.data_pvc(0))
         await world.until("told", lambda: world.condition("VolumesResized") == "False/VolumeLost")
         await world.wait()
@@ -206,8 +199,7 @@ async def test_terminating_volume_of_single_instance_is_copied() -> None:
 async def test_replica_with_lost_wal_volume_is_replaced() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2, wal_storage=VolumeSettings())
-        await world.ready(2)
+        await world.create_ready(2, instances=2, wal_storage=VolumeSettings())
         gone = MergePatch({"metadata": {"finalizers": None}})
         await world.client.patch(PersistentVolumeClaim, NAMES.wal_pvc(1), gone)
         await world.client.delete(PersistentVolumeClaim, NAMES.wal_pvc(1))
@@ -219,8 +211,7 @@ async def test_replica_with_lost_wal_volume_is_replaced() -> None:
 async def test_last_instance_is_never_replaced() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         for volume in world.hosts.volumes.values():
             volume.broken = True
         await world.wait(420)
@@ -232,8 +223,7 @@ async def test_last_instance_is_never_replaced() -> None:
 async def test_manual_replacement_policy_keeps_replica() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(replace_failed_instances="OnRequest")
-        await world.ready(3)
+        await world.create_ready(3, replace_failed_instances="OnRequest")
         await world.client.delete(PersistentVolumeClaim, NAMES.data_pvc(2))
         await world.until("told", lambda: world.condition("VolumesResized") == "False/VolumeLost")
         await world.wait(300)
@@ -244,14 +234,24 @@ async def test_manual_replacement_policy_keeps_replica() -> None:
 
 
 @virtual_time
-async def test_all_pvcs_lost_bootstraps_new_cluster() -> None:
-    world = ClusterHarness()
+@pytest.mark.parametrize("world_of", [ClusterHarness, GroupHarness])
+@pytest.mark.parametrize("request_", ["restart", "hibernate", "fence", "resources"])
+async def test_pod_of_last_terminating_volume_is_kept(world_of: type[ClusterHarness], request_: str) -> None:
+    world = world_of()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
-        for number in (0, 1):
-            await world.client.delete(PersistentVolumeClaim, NAMES.data_pvc(number))
-        for pod_ in world.pods().values():
-            await world.client.delete(Pod, pod_.key)
-        await world.until("made anew", lambda: world.hosts.systems == 2)
-        await world.ready(2)
+        await world.create_ready(1, instances=1)
+        uids = world.uids()
+        await world.client.delete(PersistentVolumeClaim, NAMES.data_pvc(0))
+        await world.until("it is reported", lambda: world.condition("VolumesResized") == "False/VolumeLost")
+        match request_:
+            case "restart":
+                await world.annotate(restarted_at="now")
+            case "hibernate":
+                await world.change(hibernated=True)
+            case "fence":
+                await world.annotate(fenced_instances="orders-0")
+            case _:
+                await world.change(podMetadata={"labels": {"team": "shop"}})
+        await world.wait(300)
+        assert world.uids() == uids and world.pvc_names() == ["data-orders-0"]
+        assert "Raise spec.instances" in world.message("Ready")

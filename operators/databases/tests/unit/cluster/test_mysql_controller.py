@@ -26,8 +26,7 @@ ERRANT = "bbbbbbbb-0000-0000-0000-000000000000:1-3"
 async def test_cluster_is_created_and_group_bootstrapped_once(instances: int) -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create(instances=instances)
-        await world.ready(instances)
+        await world.create_ready(instances, instances=instances)
         assert (world.status.primary, world.status.version) == ("orders-0", "9.7.4")
         assert world.fake_group.founded == ["orders-0"] and world.fake_group.initialised == 1
         assert world.group["instances"] == ",".join(map(str, range(instances)))
@@ -40,8 +39,7 @@ async def test_cluster_is_created_and_group_bootstrapped_once(instances: int) ->
 async def test_failover_previous_primary_rejoins() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.kill("orders-0")
         await world.until("taken over", lambda: world.status.primary not in (None, "orders-0"))
         await world.ready(3)
@@ -53,8 +51,7 @@ async def test_failover_previous_primary_rejoins() -> None:
 async def test_member_error_is_reported_until_it_succeeds() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         world.fake_group.failing["orders-1-0"] = "Clone failed: page corrupt"
         await world.kill("orders-1")
         await world.until("told", lambda: world.condition("Ready") == "False/MemberError")
@@ -69,8 +66,7 @@ async def test_member_error_is_reported_until_it_succeeds() -> None:
 async def test_requested_switchover_moves_primary() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.annotate(switchover="orders-2")
         await world.until("switched", lambda: world.status.primary == "orders-2")
         await world.until("ended", lambda: world.status.last_switchover.outcome == "Succeeded")
@@ -83,8 +79,7 @@ async def test_rejected_switchover_is_sent_once() -> None:
     world = GroupHarness()
     world.fake_group.rejects_switchover.add("orders-2")
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.annotate(switchover="orders-2")
         await world.until("refused", lambda: "SwitchoverRejected" in world.events())
         await world.wait()
@@ -95,8 +90,7 @@ async def test_rejected_switchover_is_sent_once() -> None:
 async def test_dynamic_parameter_needs_no_restart() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         before = world.uids()
         await world.change(mysql={"parameters": {"max_connections": "200", "max_binlog_size": "32M"}})
         wanted = {("max_connections", "200"), ("max_binlog_size", "32M")}
@@ -109,8 +103,7 @@ async def test_dynamic_parameter_needs_no_restart() -> None:
 async def test_static_parameter_restarts_replicas_first() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         before = world.uids()
         await world.change(mysql={"parameters": {"table_open_cache_instances": "8"}})
         await world.until("restarted", lambda: world.status.primary not in (None, "orders-0"))
@@ -127,8 +120,7 @@ async def test_static_parameter_restarts_replicas_first() -> None:
 async def test_rejected_parameter_is_reported_with_reason() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         for name, value, words in (
             ("group_replication_consistency", "EVENTUAL", "the operator manages the group"),
             ("datadir", "/tmp/elsewhere", "the image determines the location of files"),
@@ -165,8 +157,7 @@ async def test_parameter_rejected_at_runtime_is_reported() -> None:
     world = GroupHarness()
     world.fake_group.rejecting.add(("sql_mode", "NONSENSE"))
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         await world.change(mysql={"parameters": {"sql_mode": "NONSENSE"}})
         await world.until("refused", lambda: world.condition("ParametersApplied") == "False/ParameterRejected")
         assert "can't be set to the value of 'NONSENSE'" in world.message("ParametersApplied")
@@ -176,8 +167,7 @@ async def test_parameter_rejected_at_runtime_is_reported() -> None:
 async def test_cluster_scales_up_and_down() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         await world.change(instances=3)
         await world.ready(3)
         await world.change(instances=2)
@@ -190,8 +180,7 @@ async def test_cluster_scales_up_and_down() -> None:
 async def test_fenced_instance_leaves_and_returns() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.annotate(fenced_instances="orders-0")
         await world.until("fenced", lambda: world.condition("Ready") == "False/Fenced")
         assert world.status.primary in ("orders-1", "orders-2")
@@ -204,8 +193,7 @@ async def test_fenced_instance_leaves_and_returns() -> None:
 async def test_hibernation_keeps_data() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.change(hibernated=True)
         await world.until("asleep", lambda: world.status.phase == "Hibernated")
         assert not world.pods()
@@ -218,8 +206,7 @@ async def test_hibernation_keeps_data() -> None:
 async def test_retained_data_is_adopted() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         await world.client.delete(MySQLCluster, KEY)
         await world.until("gone", lambda: world.cluster is None and not world.pods())
         assert world.pvc_names() == ["data-orders-0", "data-orders-1"]
@@ -232,8 +219,7 @@ async def test_retained_data_is_adopted() -> None:
 async def test_deleted_data_is_removed() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create(instances=2, deletion_policy="Delete")
-        await world.ready(2)
+        await world.create_ready(2, instances=2, deletion_policy="Delete")
         await world.client.delete(MySQLCluster, KEY)
         await world.until("gone", lambda: world.cluster is None and not world.pvc_names())
         assert not world.group and not world.secret("orders-ca")
@@ -243,8 +229,7 @@ async def test_deleted_data_is_removed() -> None:
 async def test_changed_pod_is_recreated() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         before = world.uids()
         await world.annotate(restarted_at="now")
         await world.until("renewed", lambda: not set(before.values()) & set(world.uids().values()))
@@ -258,8 +243,7 @@ async def test_patch_version_reaches_primary_last(former: str, wanted: str, aske
     """A group makes nobody primary who is newer than another: then the old primary leaves, and is not asked."""
     world = GroupHarness()
     async with world.operator():
-        await world.create(image=f"example.org/mysql:{former}")
-        await world.ready(3)
+        await world.create_ready(3, image=f"example.org/mysql:{former}")
         before, renewed = world.uids(), list[str]()
         await world.change(image=f"example.org/mysql:{wanted}")
 
@@ -279,8 +263,7 @@ async def test_patch_version_reaches_primary_last(former: str, wanted: str, aske
 async def test_lost_volume_is_replaced_by_clone() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.client.delete(PersistentVolumeClaim, NAMES.data_pvc(2))
         await world.until("replaced", lambda: "orders-3" in world.pods())
         await world.ready(3)
@@ -291,8 +274,7 @@ async def test_lost_volume_is_replaced_by_clone() -> None:
 async def test_primary_with_lost_volume_switches_over() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.client.delete(PersistentVolumeClaim, NAMES.data_pvc(0))
         await world.until("handed over", lambda: world.status.primary != "orders-0")
         await world.until("replaced", lambda: "orders-3" in world.pods() and "orders-0" not in world.pods())
@@ -304,8 +286,7 @@ async def test_primary_with_lost_volume_switches_over() -> None:
 async def test_replica_with_foreign_data_is_cloned_again() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         world.data("orders-2").diverged = True
         await world.kill("orders-2")
         await world.wait(240)
@@ -319,8 +300,7 @@ async def test_replica_with_foreign_data_is_cloned_again() -> None:
 async def test_errant_replica_is_not_replaced_as_diverged() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         world.data("orders-2").diverged = True
         world.data("orders-2").gtids = GtidSet.parse(ERRANT)
         await world.kill("orders-2")
@@ -333,8 +313,7 @@ async def test_errant_replica_is_not_replaced_as_diverged() -> None:
 async def test_restored_parameter_is_reported_once() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         for minute, names in ((1, ["max_connections", "sql_mode"]), (2, ["sql_mode"])):
             at = f"2026-11-27T07:{minute:02}:00+00:00"
             world.fake_group.restored["orders-1-0"] = {"time": at, "parameters": names}
@@ -363,8 +342,7 @@ async def test_restored_parameters_of_pod_are_validated(said: dict[str, Any], sh
     world = GroupHarness()
     world.fake_group.restored["orders-1-0"] = said
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         [member] = [m for m in world.status.members if m.name == "orders-1"]
         assert (None if member.restored_parameters is None else len(member.restored_parameters.parameters)) == shown
 
@@ -373,8 +351,7 @@ async def test_restored_parameters_of_pod_are_validated(said: dict[str, Any], sh
 async def test_errant_transactions_reported_until_replacement() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         world.data("orders-2").gtids = GtidSet.parse(ERRANT)
         await world.kill("orders-2")
         await world.until("told", lambda: world.condition("NoErrantTransactions") == "False/ErrantTransactions")
@@ -394,8 +371,7 @@ async def test_errant_transactions_reported_until_replacement() -> None:
 async def test_primary_is_not_replaced() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.annotate(replace_instance="orders-0")
         await world.until("refused", lambda: "ReplacementRejected" in world.events())
         await world.ready(3)
@@ -406,8 +382,7 @@ async def test_primary_is_not_replaced() -> None:
 async def test_two_kinds_with_same_name_do_not_conflict() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
         await world.client.create(PostgreSQLCluster(metadata=metadata, spec=PostgreSQLClusterSpec(instances=1)))
         other = ClusterHarness.__new__(ClusterHarness)

@@ -31,8 +31,7 @@ from steersman_testing import virtual_time
 async def test_volume_resize_reports_pending_step() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, storage=VolumeSettings(size=Quantity("1Gi")))
-        await world.ready(1)
+        await world.create_ready(1, instances=1, storage=VolumeSettings(size=Quantity("1Gi")))
         assert world.condition("VolumesResized") == "True/SizeMatches"
         await world.change(storage={"size": "2Gi"})
 
@@ -59,8 +58,7 @@ async def test_volume_resize_reports_pending_step() -> None:
 async def test_objects_deleted_or_changed_are_restored_in_30s() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(bootstrap=Bootstrap(initdb=InitDb()))
-        await world.ready(3)
+        await world.create_ready(3, bootstrap=Bootstrap(initdb=InitDb()))
         assert world.messages("Updated") <= {"updated Role orders"}, (
             "it grows with the instances; nothing else changed"
         )
@@ -128,8 +126,7 @@ def _settings(world: ClusterHarness) -> dict[str, Any]:
 async def test_statefulset_deleted_is_recreated_on_same_pvc() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.client.delete(StatefulSet, NAMES.statefulset(1))
         await world.until("back", lambda: "orders-1" in world.statefulsets())
         await world.ready(3)
@@ -140,8 +137,7 @@ async def test_statefulset_deleted_is_recreated_on_same_pvc() -> None:
 async def test_parameter_change_restarts_replicas_first() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         uids = world.uids()
         await world.change(postgresql={"parameters": {"work_mem": "8MB"}})
         await world.until("written", lambda: _parameters(world).get("work_mem") == "8MB")
@@ -168,8 +164,7 @@ def _parameters(world: ClusterHarness) -> dict[str, str]:
 async def test_single_instance_has_no_disruption_budget() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         assert world.server.read(PodDisruptionBudget, KEY) is None
         await world.change(instances=2)
         await world.ready(2)
@@ -183,8 +178,7 @@ async def test_single_instance_has_no_disruption_budget() -> None:
 async def test_services_match_the_declaration() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         additional = [{"name": "orders-public", "role": "rw", "type": "LoadBalancer", "annotations": {"a": "b"}}]
         await world.change(services={"ro": {"enabled": False}, "additional": additional})
         public = ObjectKey(KEY.namespace, "orders-public")
@@ -287,8 +281,7 @@ async def test_instances_get_anti_affinity_and_node_selection(of: type[ClusterHa
         return to_builtins(found.spec.template.spec.affinity) if found else {}
 
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         default = affinity()
         assert set(default) == {"podAntiAffinity"}
         await world.change(affinity=chosen)
@@ -308,8 +301,7 @@ async def test_additional_dns_names_reissue_without_restart(
         return sans(world.secret("orders-tls")["tls.crt"])
 
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         before, pods = names(), world.uids()
         await world.change(tls={"additionalNames": ["db.example.com", "203.0.113.7"]})
         await world.until("in it", lambda: names() == before | {"db.example.com", "203.0.113.7"}, 30)

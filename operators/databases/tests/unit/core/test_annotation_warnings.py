@@ -33,8 +33,7 @@ def fenced(world: ClusterHarness) -> list[str]:
 async def test_fenced_instances_accept_pod_names(of: type[ClusterHarness]) -> None:
     world = of()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.annotate(fenced_instances="orders-1-0")
         await world.until("fenced", lambda: fenced(world) == ["orders-1"])
         await world.annotate(fenced_instances=None)
@@ -57,8 +56,7 @@ async def test_invalid_fence_name_warns_once(of: type[ClusterHarness]) -> None:
     world = of()
     accepted = "list instances or pods separated by commas, such as orders-0,orders-1, or * for all"
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         before = world.uids()
         said = list[str]()
         for text, wrong in [
@@ -89,11 +87,10 @@ async def test_invalid_fence_name_warns_once(of: type[ClusterHarness]) -> None:
 async def test_removed_instance_name_may_stay_fenced(of: type[ClusterHarness]) -> None:
     world = of()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(3, instances=3)
         await world.annotate(replace_instance="orders-1")
-        await world.until("replaced", lambda: "orders-2" in world.pods())
-        await world.ready(2)
+        await world.until("replaced", lambda: "orders-3" in world.pods())
+        await world.ready(3)
         await world.annotate(fenced_instances="orders-1")
         await world.wait()
         assert refusals(world.server) == []
@@ -105,8 +102,7 @@ async def test_paused_accepts_any_true_and_warns_otherwise(of: type[ClusterHarne
     world = of()
     words = 'annotation databases.steersman.dev/paused: "{}" is not supported: set "true", or remove it'
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         for text in ("True", "TRUE", " true"):
             await world.annotate(paused=text)
             await world.until("paused", lambda: world.condition("Paused") == "True/ByAnnotation", 60)

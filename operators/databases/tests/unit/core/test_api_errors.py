@@ -66,8 +66,7 @@ def _warnings(server: InMemoryApiServer, reason: str) -> list[str]:
 async def test_failing_webhook_is_reported_while_it_lasts() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         fault = Fault("POST", "/persistentvolumeclaims", 500, DOWN).on(world.server)
         await world.change(instances=2)
         await world.until("told", lambda: world.condition("Ready") == "False/RequestFailed", 40)
@@ -94,8 +93,7 @@ def test_taken_node_port_does_not_block_replacement(make: type[ClusterHarness], 
     async def story() -> None:
         world = make()
         async with world.operator():
-            await world.create()
-            await world.ready(3)
+            await world.create_ready(3)
             fault = Fault("PATCH", f"/services/orders-{role}", 422, TAKEN).on(world.server)
             await world.change(services={role: {"type": "NodePort", "nodePort": 30001}})
             await world.until("told", lambda: world.condition("Ready") == "False/Invalid")
@@ -219,8 +217,7 @@ async def test_required_objects_are_created_first(path: str) -> None:
 async def test_pending_state_is_reported_beside_rejection() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         fault = Fault("PATCH", "/networkpolicies/orders", 403, "no policies").on(world.server)
         await world.client.delete(NetworkPolicy, KEY)
         _break(world, 1)
@@ -234,8 +231,7 @@ async def test_pending_state_is_reported_beside_rejection() -> None:
 async def test_primary_stays_in_status_during_api_errors() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         fault = Fault("PATCH", "/services/orders-ro", 500, DOWN).on(world.server)
         await world.client.delete(Service, NAMES.service("ro"))
         await world.until("told", lambda: world.condition("Ready") == "False/RequestFailed", 40)
@@ -249,8 +245,7 @@ async def test_primary_stays_in_status_during_api_errors() -> None:
 async def test_transient_api_error_keeps_ready() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         fault = Fault("PATCH", "/services/orders-ro", 500, DOWN).on(world.server)
         await world.client.delete(Service, NAMES.service("ro"))
         await world.until("met", lambda: fault.met > 2)
@@ -267,8 +262,7 @@ async def test_transient_api_error_keeps_ready() -> None:
 async def test_unreadable_object_is_reported() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         claim = NAMES.data_pvc(2)
         await world.client.patch(PersistentVolumeClaim, claim, MergePatch({"spec": {"volumeName": "volume-2"}}))
         fault = Fault("GET", "/persistentvolumes/volume-2", 403, "no volumes for you").on(world.server)
@@ -284,8 +278,7 @@ async def test_unreadable_object_is_reported() -> None:
 async def test_rejected_deletion_is_reported_and_continues() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, deletion_policy="Delete")
-        await world.ready(1)
+        await world.create_ready(1, instances=1, deletion_policy="Delete")
         fault = Fault("DELETE", "/persistentvolumeclaims/data-orders-0", 403, NO).on(world.server)
         await world.client.delete(PostgreSQLCluster, KEY)
         await world.until("told", lambda: world.condition("Ready") == "False/Forbidden")
@@ -301,8 +294,7 @@ async def test_rejected_deletion_is_reported_and_continues() -> None:
 async def test_normal_deletion_emits_no_warning() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         former = {e.metadata.uid for e in world.server.read_all(Event)}
         await world.client.delete(PostgreSQLCluster, KEY)
         await world.until("gone", lambda: world.cluster is None)
@@ -315,8 +307,7 @@ async def test_normal_deletion_emits_no_warning() -> None:
 async def test_database_reports_cluster_rejection() -> None:
     world = DatabaseHarness("postgresql")
     async with world.operator():
-        await world.create(deletion_policy="Delete")
-        await world.ready()
+        await world.create_ready(deletion_policy="Delete")
         fault = Fault("DELETE", "/persistentvolumeclaims/data-orders-0", 403, NO).on(world.server)
         await world.client.delete(Database, KEY)
         await world.until("told", lambda: NO in world.message)

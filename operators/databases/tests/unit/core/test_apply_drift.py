@@ -57,8 +57,7 @@ ON_SERVICES: dict[str, dict[str, Any]] = {
 async def test_service_is_restored(service: str, patch: dict[str, Any]) -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         await heals(world, Service, ObjectKey(KEY.namespace, service), patch)
 
 
@@ -69,8 +68,7 @@ async def test_load_balancer_is_restored() -> None:
         name="public", role="rw", type="LoadBalancer", load_balancer_source_ranges=("192.0.2.0/24",)
     )
     async with world.operator():
-        await world.create(instances=1, services=ServicesSettings(additional=(declared,)))
-        await world.ready(1)
+        await world.create_ready(1, instances=1, services=ServicesSettings(additional=(declared,)))
         public = ObjectKey(KEY.namespace, "public")
         await heals(world, Service, public, {"externalTrafficPolicy": "Local"})
         await heals(world, Service, public, {"loadBalancerSourceRanges": ["0.0.0.0/0"]})
@@ -88,8 +86,7 @@ async def test_declared_load_balancer_fields_are_kept() -> None:
         load_balancer_source_ranges=("192.0.2.0/24",),
     )
     async with world.operator():
-        await world.create(instances=1, services=ServicesSettings(additional=(declared,)))
-        await world.ready(1)
+        await world.create_ready(1, instances=1, services=ServicesSettings(additional=(declared,)))
         await world.wait(120)
         spec = spec_of(world, Service, public)
         assert (spec["externalTrafficPolicy"], spec["loadBalancerSourceRanges"]) == ("Local", ["192.0.2.0/24"])
@@ -100,8 +97,7 @@ async def test_declared_load_balancer_fields_are_kept() -> None:
 async def test_budget_with_other_limit_is_restored() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         await heals(world, PodDisruptionBudget, KEY, {"minAvailable": 2, "maxUnavailable": None})
 
 
@@ -134,8 +130,7 @@ async def test_pooler_is_restored(patch: dict[str, Any]) -> None:
 async def test_statefulset_is_restored(patch: dict[str, Any]) -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         await heals(world, StatefulSet, NAMES.statefulset(0), patch)
 
 
@@ -146,8 +141,7 @@ async def test_statefulset_is_restored(patch: dict[str, Any]) -> None:
 async def test_undeclared_config_map_keys_are_removed(of: type[ClusterHarness], key: ObjectKey) -> None:
     world = of()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         before = data_of(world, key)
         await world.client.patch(ConfigMap, key, MergePatch({"data": {"more.cnf": "x"}, "binaryData": {"b": "AA=="}}))
         await world.until("healed", lambda: data_of(world, key) == before, 30)
@@ -177,8 +171,7 @@ def slice_of(world: ClusterHarness, key: ObjectKey = LEADS) -> Any:
 async def test_rw_endpoints_are_restored(patch: dict[str, Any]) -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         before = slice_of(world)
         await world.client.patch(EndpointSlice, LEADS, MergePatch(patch))
         assert slice_of(world) != before
@@ -190,8 +183,7 @@ async def test_rw_endpoints_are_restored(patch: dict[str, Any]) -> None:
 async def test_unready_endpoint_is_restored() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         found = world.server.read(EndpointSlice, LEADS)
         assert found is not None
         [endpoint] = to_builtins(found)["endpoints"]
@@ -244,8 +236,7 @@ async def test_foreign_slice_in_place_of_deleted_one_is_kept() -> None:
     """Made before the operator could: its clients are not led to our primary, and ours are when it is gone."""
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         led = slice_of(world)
         await world.client.delete(EndpointSlice, LEADS)
         load_strangers_slice(world, LEADS)
@@ -264,8 +255,7 @@ async def test_foreign_slice_in_place_of_deleted_one_is_kept() -> None:
 async def test_foreign_slice_does_not_block_serving_cluster() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=3)
-        await world.ready(3)
+        await world.create_ready(3, instances=3)
         await world.client.delete(EndpointSlice, LEADS)
         load_strangers_slice(world, LEADS)
         await world.until("told", lambda: world.condition("Ready") == "False/NameConflict", 60)
@@ -313,8 +303,7 @@ def managed(world: ClusterHarness, kind: type[Object], key: ObjectKey) -> bool:
 async def test_lost_label_is_restored(lost: str | None) -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         uids = world.uids()
         for kind, key in OF_CLAIMS:
             found = world.server.read(kind, key)
@@ -334,8 +323,7 @@ async def test_lost_label_is_restored(lost: str | None) -> None:
 async def test_lost_label_keeps_group_leader() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create(instances=3)
-        await world.ready(3)
+        await world.create_ready(3, instances=3)
         uids = world.uids()
         await world.client.patch(ConfigMap, NAMES.group_config, MergePatch({"metadata": {"labels": {MANAGED: None}}}))
         await world.until("back", lambda: managed(world, ConfigMap, NAMES.group_config), 30)
@@ -364,8 +352,7 @@ async def test_secret_owned_by_foreign_pvc_is_foreign() -> None:
 async def test_paused_cluster_restores_no_label() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         await world.annotate(paused="true")
         await world.until("paused", lambda: world.condition("Paused") == "True/ByAnnotation")
         for kind, key in ((Secret, NAMES.ca_secret), (ConfigMap, NAMES.dcs_leader)):

@@ -109,8 +109,7 @@ async def test_statefulset_with_volume_template_is_kept() -> None:
     world = ClusterHarness()
     await admit(world, "apps", "statefulsets", logs_beside)
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         await world.wait(60)
         assert writes(world, "DELETE", "/statefulsets/orders-0") == 0
 
@@ -120,8 +119,7 @@ async def test_load_balancer_external_ips_are_kept() -> None:
     """As OpenShift gives them with spec.externalIP.autoAssignCIDRs."""
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, services=BALANCED)
-        await world.ready(1)
+        await world.create_ready(1, instances=1, services=BALANCED)
         given = 0
 
         async def assign() -> None:
@@ -144,8 +142,7 @@ async def test_load_balancer_external_ips_are_kept() -> None:
 async def test_closed_load_balancer_is_not_opened() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, services=BALANCED)
-        await world.ready(1)
+        await world.create_ready(1, instances=1, services=BALANCED)
         ranges = MergePatch({"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24"]}})
         await world.client.patch(Service, NAMES.service("rw"), ranges)
         await world.wait(60)
@@ -161,8 +158,7 @@ async def test_defaulted_port_protocol_is_kept() -> None:
     await admit(world, "", "services", ports_named)
     await admit(world, "discovery.k8s.io", "endpointslices", slice_named)
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         before = [writes(world, "PATCH", f"/{name}") for name in ("services/orders-rw", "orders-rw-ipv4")]
         await world.wait(300)
         after = [writes(world, "PATCH", f"/{name}") for name in ("services/orders-rw", "orders-rw-ipv4")]
@@ -184,8 +180,7 @@ async def test_policy_mutation_is_reported_once(
     world = ClusterHarness()
     await admit(world, group, resource, change)
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         before = told(world, words)
         await world.wait(300)
         assert told(world, words) == before
@@ -195,8 +190,7 @@ async def test_policy_mutation_is_reported_once(
 async def test_immutable_config_map_as_declared_is_kept() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         before = world.server.read(ConfigMap, CONFIGURATION)
         await world.client.patch(ConfigMap, CONFIGURATION, MergePatch({"immutable": True}))
         await world.wait(60)
@@ -210,7 +204,6 @@ async def test_config_map_made_immutable_by_policy_is_kept() -> None:
     world = ClusterHarness()
     await admit(world, "", "configmaps", frozen)
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         await world.wait(300)
         assert writes(world, "DELETE", f"/configmaps/{CONFIGURATION.name}") == 0

@@ -90,8 +90,7 @@ async def test_foreign_object_with_immutable_fields_is_recreated(
 async def test_endpoints_follow_while_statefulset_is_rejected() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         led = leads_to(world)
         await remake(world, StatefulSet, NAMES.statefulset(1), {"spec": {"podManagementPolicy": "OrderedReady"}})
         await world.until("told", lambda: world.condition("Ready") == "False/Invalid", 60)
@@ -105,8 +104,7 @@ async def test_endpoints_follow_while_statefulset_is_rejected() -> None:
 async def test_leader_is_kept_on_interrupted_removal() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2, deletion_policy="Delete")
-        await world.ready(2)
+        await world.create_ready(2, instances=2, deletion_policy="Delete")
         leader = int(world.status.primary.removeprefix("orders-"))
     claim = NAMES.data_pvc(leader)
     mark = MergePatch({"metadata": {"labels": {"databases.steersman.dev/removed-at": "true"}}})
@@ -124,8 +122,7 @@ async def test_leader_is_kept_on_interrupted_removal() -> None:
 async def test_immutable_config_map_with_other_data_is_recreated(change: dict[str, Any]) -> None:
     world, key = ClusterHarness(), NAMES.local_configuration
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         uids, before = world.uids(), data_of(world, key)
         await world.client.patch(ConfigMap, key, MergePatch({"immutable": True, **change}))
         await world.until("as declared", lambda: data_of(world, key) == before, 30)
@@ -138,8 +135,7 @@ async def test_immutable_config_map_with_other_data_is_recreated(change: dict[st
 async def test_immutable_config_map_with_finalizer_is_reported() -> None:
     world, key = ClusterHarness(), NAMES.local_configuration
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         before = data_of(world, key)
         await world.client.patch(ConfigMap, key, MergePatch({**HELD, "data": {"more": "x"}}))
         await world.until("told", lambda: world.condition("Ready") == "False/Creating", 60)
@@ -154,8 +150,7 @@ async def test_immutable_config_map_with_finalizer_is_reported() -> None:
 async def test_immutable_certificate_with_finalizer_is_reported() -> None:
     world, key = ClusterHarness(), NAMES.server_certificate
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         await world.client.patch(Secret, key, MergePatch(HELD))
         await world.change(tls={"additionalNames": ["db.example.com"]})
         await world.until("told", lambda: world.condition("Ready") == "False/Creating", 180)
@@ -170,8 +165,7 @@ async def test_immutable_certificate_with_finalizer_is_reported() -> None:
 async def test_immutable_certificate_is_renewed() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         await world.client.patch(Secret, NAMES.server_certificate, MergePatch({"immutable": True}))
         await world.wait(60)
         kept = world.server.read(Secret, NAMES.server_certificate)
@@ -180,4 +174,4 @@ async def test_immutable_certificate_is_renewed() -> None:
         await world.until("renewed", lambda: is_named(world, "db.example.com"), 30)
         await world.ready(1)
         found = world.server.read(Secret, NAMES.server_certificate)
-        assert found is not None and [o.name for o in found.metadata.owner_references] == ["data-orders-0"]
+        assert found is not None and [o.name for o in found.metadata.owner_references] == ["orders", "data-orders-0"]

@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from steersman_databases.engines.dns import LOOKUP_SLOT_SECONDS, MAX_LOOKUPS, MAX_SLOW_LOOKUPS, Resolver, resolve
+from steersman_databases.engines.connection.dns import (
+    LOOKUP_SLOT_SECONDS,
+    MAX_LOOKUPS,
+    MAX_SLOW_LOOKUPS,
+    Resolver,
+    resolve,
+)
+from steersman_databases.engines.connection.networks import parse_networks, refusal
 from steersman_databases.engines.errors import ServerUnreachable
 from steersman_databases.engines.mysql.sql import session as mysql
 from steersman_databases.engines.postgresql.sql import session as postgresql
@@ -226,3 +233,68 @@ async def test_error_message_ignores_address_order(connect: Connect, monkeypatch
                 await connect(server, asyncio.get_running_loop().time() + 5)
             told.add(str(caught.value))
     assert len(told) == 1 and "127.0.0.2" in told.pop()
+
+
+@pytest.mark.parametrize(
+    "address", ["169.254.169.254", "fe80::1", "fe80::1%eth0", "::ffff:169.254.169.254", "0.0.0.0"]
+)
+async def test_addresses_of_the_node_are_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusal(address)
+
+    def look_up(*_: object, **__: object) -> list[Any]:
+        return [(None, None, None, "", (address, 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(ServerUnreachable, match="is an address of the node or the pod"):
+        await resolve(ServerEndpoint("metadata.example.org", 5432), asyncio.get_running_loop().time() + 5)
+
+
+def test_loopback_is_refused_in_a_pod_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert not refusal("127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    assert refusal("127.0.0.1") and refusal("::1")
+    assert not refusal("10.0.0.7")
+
+
+@pytest.mark.parametrize("address", ["10.96.0.1", "::ffff:10.96.0.1", "fd00::1"])
+def test_api_server_address_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1" if address == "fd00::1" else "10.96.0.1")
+    assert "address of the API server" in refusal(address)
+
+
+def test_address_outside_server_networks_is_refused() -> None:
+    networks = parse_networks(["10.0.0.0/8, 192.0.2.7/32", "2001:db8::/32"])
+    for address in ("10.1.2.3", "192.0.2.7", "2001:db8::1", "::ffff:10.1.2.3"):
+        assert not refusal(address, networks), address
+    for address in ("11.0.0.1", "192.0.2.8", "2001:db9::1"):
+        assert "Add its network to --server-networks" in refusal(address, networks), address
+    assert refusal("169.254.169.254", parse_networks(["0.0.0.0/0"])), "never permitted"
+
+
+@pytest.mark.parametrize("connect", [connect_postgresql, connect_mysql])
+async def test_connections_use_checked_addresses_only(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name resolves to another address at each lookup, and the server behind the second one accepts."""
+    lookups = iter(["127.0.0.2", "127.0.0.1", "127.0.0.1"])
+    accepted: list[object] = []
+
+    def look_up(*_: object, **__: object) -> list[Any]:
+        return [(None, None, None, "", (next(lookups), 0))]
+
+    def on_connection(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.append(writer)
+        writer.close()
+
+    listening = await asyncio.start_server(on_connection, "127.0.0.1", 0)
+    async with listening:
+        bound = listening.sockets[0].getsockname()[1]
+        endpoint = ServerEndpoint("rebinding.example.org", bound)
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        server = DatabaseServer(
+            "any", endpoint, LOGIN, Verification(TLSMode.DISABLE), networks=parse_networks(["127.0.0.2/32"])
+        )
+        with pytest.raises(ServerUnreachable):
+            await connect(server, asyncio.get_running_loop().time() + 5)
+        with pytest.raises(ServerUnreachable, match="outside the permitted networks"):
+            await connect(server, asyncio.get_running_loop().time() + 5)
+    assert accepted == []

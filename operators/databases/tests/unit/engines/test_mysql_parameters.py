@@ -56,6 +56,9 @@ def test_binary_logs_with_an_archive_never_expire_by_age() -> None:
         ("user", "root"),
         # Its plugin is not loaded then.
         ("transaction_read_only", "ON"),
+        ("group_replication_transaction_size_limit", "0"),
+        ("group_replication_transaction_size_limit", "-1"),
+        ("group_replication_message_cache_size", "128M"),
     ],
 )
 def test_data_losing_option_is_rejected(name: str, value: str) -> None:
@@ -74,6 +77,7 @@ def test_data_losing_option_is_rejected(name: str, value: str) -> None:
         ("slave_net_timeout", "30"),
         ("transaction_read_only", "0"),
         ("transaction_read_only", "OFF"),
+        ("group_replication_transaction_size_limit", "500M"),
     ],
 )
 def test_harmless_option_is_passed(name: str, value: str) -> None:

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from steersman_databases.engines.mysql.sql import verifiers as mysql
-from steersman_databases.engines.postgresql.sql import verifiers as postgresql
+from steersman_databases.engines.postgresql.sql.accounts import verifiers as postgresql
 
 
 def test_scram_matches_rfc_7677_example() -> None:

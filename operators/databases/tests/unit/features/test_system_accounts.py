@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from database_support.unit.cluster_harness import KEY, NAMES, ClusterHarness
 from steersman.api.apply import core, meta
-from steersman.api.core_v1 import ConfigMap, Pod, Secret
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
 from steersman.client import MergePatch
 from steersman.controller import ReconcilerContext
 from steersman.meta import ObjectKey, decode_builtins
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
-from steersman_databases.cluster.engine_parts import EngineParts
-from steersman_databases.engines.errors import ServerUnreachable
+from steersman_databases.cluster.parts.engine_parts import EngineParts
+from steersman_databases.cluster.state import LINEAGE
+from steersman_databases.engines.errors import ServerUnreachable, SqlFailed
 from steersman_databases.engines.naming import OPERATOR_ROLE
 from steersman_databases.engines.server import DatabaseServer, SqlCredentials
 from steersman_databases.engines.sql.data_takeover import DataOwner
-from steersman_databases.engines.sql.inspection import UserState
+from steersman_databases.engines.sql.inspection import Inspection, UserState
 from steersman_databases.engines.sql.sql_plan import SqlChange
+from steersman_databases.sql.inspector.server_inspector import ServerInspector
 from steersman_testing import virtual_time
 
 OURS = {"app.kubernetes.io/managed-by": "steersman-databases"}
@@ -121,6 +126,24 @@ async def test_changed_accounts_are_restored_in_30s() -> None:
 
 
 @virtual_time
+async def test_operator_without_rights_uses_superuser_in_30s(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, inspect = FurnishedWorld(), ServerInspector.inspect
+    is_closed = False
+
+    async def refused_without_rights(self: ServerInspector, *arguments: Any) -> Inspection:
+        if is_closed:
+            raise SqlFailed("connecting to database postgres", "42501", "steersman_operator lacks CONNECT on it")
+        return await inspect(self, *arguments)
+
+    monkeypatch.setattr(ServerInspector, "inspect", refused_without_rights)
+    async with world.operator():
+        await world.furnished(instances=1)
+        await world.wait(40)
+        looks, is_closed = world.looks, True
+        await world.until("restored", lambda: world.looks > looks, 30)
+
+
+@virtual_time
 async def test_operator_login_rejected_uses_superuser_in_30s() -> None:
     world = FurnishedWorld()
     async with world.operator():
@@ -157,8 +180,7 @@ async def test_connection_limit_of_operator_is_removed_in_30s() -> None:
 async def test_async_commit_role_is_reported_unchanged() -> None:
     world = FurnishedWorld()
     async with world.operator():
-        await world.create(instances=3)
-        await world.ready(3)
+        await world.create_ready(3, instances=3)
         await world.until("synchronous", lambda: world.condition("Synchronous") == "True/InSync", 30)
         world.hosts.sql.async_commit_roles = {"role reports", "database shop"}
         await world.until("told", lambda: world.condition("Synchronous") == "True/NotForAllRoles", 30)
@@ -222,3 +244,19 @@ async def test_declared_users_are_not_orphaned() -> None:
         await world.until("furnished anew", lambda: world.holder is not former, 120)
         assert world.holder is not None and world.holder.text != former.text
         assert world.holder.cluster == former.cluster
+
+
+@virtual_time
+async def test_data_of_another_lineage_are_taken_over_once() -> None:
+    world = FurnishedWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.until("furnished", lambda: world.holder, 60)
+        former = world.holder
+        assert former is not None
+        # As after a restore in place.
+        body = {"metadata": {"annotations": {LINEAGE: "1"}}}
+        await world.client.patch(PersistentVolumeClaim, NAMES.data_pvc(0), MergePatch(body))
+        await world.until("taken over", lambda: world.holder is not former, 900)
+        assert world.holder is not None and world.holder.text == f"{former.text}.1"
+        await world.ready(1)

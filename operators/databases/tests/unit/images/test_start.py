@@ -14,6 +14,7 @@ import pytest
 from database_support.unit.image_script import IMAGES, script
 
 start = script("postgresql", "start")
+CONTRACT = start.CONTRACT
 
 
 @pytest.fixture
@@ -39,9 +40,12 @@ def test_pod_configuration_uses_addresses(address: str) -> None:
     assert told["kubernetes"] == {"namespace": "shop", "pod_ip": address}
     assert told["postgresql"]["connect_address"] == f"{host}:5432"
     assert told["postgresql"]["pre_promote"] == "/usr/local/bin/steersman-room pg"
-    assert told["postgresql"]["bin_name"] == {"postgres": "/usr/local/bin/steersman-postgres"}
+    assert told["postgresql"]["bin_name"] == {
+        "initdb": "/usr/local/bin/steersman-initdb",
+        "postgres": "/usr/local/bin/steersman-postgres",
+    }
     assert told["restapi"]["connect_address"] == f"{host}:8008"
-    assert told["tags"] == {"version": "17.12"}
+    assert told["tags"] == {"version": "17.12", "contract": CONTRACT}
     assert told["watchdog"]["mode"] == "required"
 
 

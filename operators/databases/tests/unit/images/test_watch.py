@@ -30,7 +30,7 @@ def test_segment_size_is_read_from_data(
 
 def test_usage_is_written_to_this_pod_only() -> None:
     pod = role.PodIdentity(name="orders-0-0", namespace="shop", uid="u", node="n", addresses=())
-    (request,) = role.storage_patch(pod, json.dumps({"data": 90}))
+    (request,) = role.report_patch(pod, role.STORAGE, json.dumps({"data": 90}))
     assert request.path == "/api/v1/namespaces/shop/pods/orders-0-0"
     annotations = {"databases.steersman.dev/volume-usage": '{"data": 90}'}
     assert request.body == {"metadata": {"uid": "u", "annotations": annotations}}
@@ -166,3 +166,36 @@ def test_primary_with_lost_data_is_kept(member: Member, tmp_path: Path) -> None:
     for now in range(0, 300, 30):
         looks.run(now)
     assert member.asked == [] and member.signals == []
+
+
+class Writes:
+    """A check that says ``error``."""
+
+    error = ""
+
+
+def test_write_report_follows_the_check(member: Member) -> None:
+    writes = Writes()
+    report = watch.WriteReport(writes)
+    report.run(0)
+    assert member.asked == ["steersman-role writes "], "what an earlier container has said"
+    report.run(3)
+    writes.error = "read-only"
+    for now in (6, 9, 305):
+        report.run(now)
+    assert member.asked[1:] == ["steersman-role writes read-only"]
+    report.run(306)
+    assert member.asked[2:] == ["steersman-role writes read-only"], "another client may have removed it"
+    writes.error = ""
+    member.ends["writes"] = 1
+    report.run(309)
+    member.ends["writes"] = 0
+    report.run(312)
+    report.run(315)
+    assert member.asked[3:] == ["steersman-role writes "] * 2
+
+
+def test_write_error_is_removed_from_this_pod() -> None:
+    pod = role.PodIdentity(name="orders-0-0", namespace="shop", uid="u", node="n", addresses=())
+    (request,) = role.report_patch(pod, role.WRITE_ERROR, None)
+    assert request.body == {"metadata": {"uid": "u", "annotations": {"databases.steersman.dev/write-error": None}}}

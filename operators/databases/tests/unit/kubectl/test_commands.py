@@ -433,6 +433,6 @@ def test_kubectl_finds_plugin_by_name() -> None:
 def test_commands_all_have_an_example() -> None:
     listed = call("--help").output.partition("Commands:")[2].split("\n")
     commands = [line.split()[0] for line in listed if line.startswith("  ") and not line.startswith("   ")]
-    assert len(commands) == 23
+    assert len(commands) == 28
     for command in commands:
         assert f"Example: kubectl steersman {command}" in call(command, "--help").output

@@ -46,7 +46,7 @@ class PlayedProbe(ProbeProcess):
 
 @pytest.fixture(autouse=True)
 def probe(monkeypatch: pytest.MonkeyPatch) -> type[PlayedProbe]:
-    monkeypatch.setattr("steersman_databases.kubectl.store_commands.ProbeProcess", PlayedProbe)
+    monkeypatch.setattr("steersman_databases.kubectl.backup.store_commands.ProbeProcess", PlayedProbe)
     return PlayedProbe
 
 
@@ -123,7 +123,7 @@ def test_partial_key_file_is_removed(
         raise OSError(28, "No space left on device")
 
     create_store(server)
-    monkeypatch.setattr("steersman_databases.kubectl.stores.yaml.safe_dump", fill_disk)
+    monkeypatch.setattr("steersman_databases.kubectl.backup.stores.yaml.safe_dump", fill_disk)
     result = call("store", "key", "archive", "-n", "prod", "--file", str(tmp_path / "key.yaml"))
     assert (result.exit_code, "No space left" in result.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []

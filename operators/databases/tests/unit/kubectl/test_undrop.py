@@ -15,7 +15,7 @@ from steersman.client import Client, MergePatch
 from steersman.errors import ConfigurationError
 from steersman.meta import ObjectKey, ObjectMeta, decode_builtins, to_builtins
 from steersman_databases.api import PostgreSQLCluster, Restore, RestoreSpec, RestoreStatus
-from steersman_databases.kubectl import undrop
+from steersman_databases.kubectl.backup import undrop
 from steersman_testing import InMemoryApiServer
 
 __all__ = ["reached", "server"]

@@ -10,7 +10,7 @@ import pytest
 from database_support.simulation.postgresql_clusters import SCENARIOS, sweep
 
 WHOLE = os.environ.get("SIMULATE") == "whole"
-SAMPLE = ("life", "retained", "backed_up", "maintained", "grown", "resized", "unresizable")
+SAMPLE = ("life", "backed_up", "maintained", "resized")
 
 
 @pytest.mark.timeout(3600 if WHOLE else 120)

@@ -16,8 +16,8 @@ from steersman.errors import Invalid
 from steersman.meta import ObjectKey
 from steersman_databases.api import Database, DatabaseUser
 from steersman_databases.engines import ServerEndpoint
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import SqlFailed
-from steersman_databases.engines.pool import ServerSessions
 from steersman_databases.engines.sql.inspection import Inspection, InspectionScope
 from steersman_databases.engines.sql.sql_engine import SqlEngine
 from steersman_testing import run_virtual, virtual_time

@@ -27,6 +27,7 @@ from steersman_databases.api import (
 )
 from steersman_databases.cluster.declared import engine_of
 from steersman_databases.engines import ServerEndpoint, SqlCredentials
+from steersman_databases.engines.connection.networks import Network, parse_networks
 from steersman_databases.engines.naming import ClusterNames
 from steersman_databases.engines.server import DatabaseServer, TLSMode
 from steersman_databases.engines.sql.sql_actions import DropDatabase
@@ -63,6 +64,7 @@ class ClusterWorld(UsersHarness):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.connected: list[DatabaseServer] = []
+        self.server_networks: tuple[Network, ...] = ()
 
     def sql_engine(self, engine: str) -> SqlEngine:
         return _Recorded(self, engine)
@@ -71,7 +73,8 @@ class ClusterWorld(UsersHarness):
         ours = InformerOptions(label_selector="app.kubernetes.io/managed-by=steersman-databases")
         for kind in (StatefulSet, Service, Secret, PersistentVolumeClaim, Pod):
             manager.cache.configure(kind, ours)
-        sql_setup.setup_databases(manager, self.sql_engine, ServerInspector(manager.runtime))
+        inspector = ServerInspector(manager.runtime)
+        sql_setup.setup_databases(manager, self.sql_engine, inspector, server_networks=self.server_networks)
 
     async def allow(self, *namespaces: str) -> None:
         """Lets in objects of these namespaces, and of no others."""
@@ -119,6 +122,20 @@ async def test_user_resolves_cluster_by_label_and_reference() -> None:
         assert server.superuser_login is not None and server.superuser_login().username == "steersman_superuser"
         assert world.entries()["ca.crt"].encode() == server.verification.ca_bundle
         assert world.entries()["uri"].endswith("?sslmode=verify-full")
+
+
+@virtual_time
+async def test_server_networks_limit_server_refs_only() -> None:
+    world = ClusterWorld()
+    world.server_networks = parse_networks(["192.0.2.0/24"])
+    async with world.operator():
+        await world.cluster()
+        await world.user("clerk", clusterRef={"name": "main"}, engine=None, serverRef=None)
+        await world.user("guest")
+        for name in ("clerk", "guest"):
+            await world.ready(name)
+    networks = {server.endpoint.host: server.networks for server in world.connected}
+    assert networks == {"main-rw.default.svc": (), "db.example.com": world.server_networks}
 
 
 @pytest.mark.parametrize("kind", [PostgreSQLCluster, MySQLCluster])

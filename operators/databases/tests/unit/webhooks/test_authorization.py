@@ -24,11 +24,11 @@ from steersman_databases.api import (
     MySQLCluster,
     PostgreSQLCluster,
 )
-from steersman_databases.api.backup_common import BackupJobSettings, BackupSettings, StoreReference
+from steersman_databases.api.backups.backup_common import BackupJobSettings, BackupSettings, StoreReference
+from steersman_databases.api.backups.import_source import AccountReference, ImportSettings
 from steersman_databases.api.cluster_common import ClusterTls, SecretReference, SqlReferences
 from steersman_databases.api.database import DatabaseBootstrap
 from steersman_databases.api.database_user import DatabaseUserSpec
-from steersman_databases.api.import_source import AccountReference, ImportSettings
 from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb, PostgreSQLClusterSpec
 from steersman_databases.api.references import (
     AdministratorReference,
@@ -356,7 +356,7 @@ async def test_forged_review_of_many_secrets_asks_for_none() -> None:
     shop = Shop()
     secrets = tuple(LocalObjectReference(name=f"pull-{number}") for number in range(1000))
     cluster = PostgreSQLCluster(metadata=meta(), spec=PostgreSQLClusterSpec(image_pull_secrets=secrets))
-    check = AuthorizationCheck(Client(shop.server.as_user("nobody")))
+    check = AuthorizationCheck(Client(shop.server.as_user("nobody")), virtual_runtime().clock)
     (cause,) = await check.check(cluster, None, AdmissionRequest(operation="CREATE", namespace="shop"))
     assert shop.server.rbac_denials == [], "a review would have been refused"
     assert cause.field == "spec"

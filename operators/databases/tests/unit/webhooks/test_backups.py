@@ -9,7 +9,7 @@ import pytest
 from database_support.unit.backup_stores import store
 from steersman.meta import decode_builtins
 from steersman.webhook import AdmissionWarning, FieldError
-from steersman_databases.api.backup_common import BackupSettings, period
+from steersman_databases.api.backups.backup_common import BackupSettings, period
 from steersman_databases.api.group import DeletionPolicy
 from steersman_databases.webhooks.backups import check_backup_settings, check_store
 

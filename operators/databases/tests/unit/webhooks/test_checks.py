@@ -13,6 +13,7 @@ from steersman.api.core_v1 import ResourceRequirements
 from steersman.meta import Duration, FrozenDict, ObjectMeta
 from steersman.webhook import AdmissionWarning, FieldError
 from steersman_databases.api import Database, DatabaseSpec, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api.autopilot.maintenance import MaintenanceSettings
 from steersman_databases.api.cluster_common import (
     AdditionalService,
     ClusterTls,
@@ -22,7 +23,6 @@ from steersman_databases.api.cluster_common import (
 from steersman_databases.api.database import Extension, Schema
 from steersman_databases.api.database_user import DatabaseUserSpec, PasswordRotation
 from steersman_databases.api.grants import PrivilegeGrant, RoleGrant
-from steersman_databases.api.maintenance import MaintenanceSettings
 from steersman_databases.api.postgresql_cluster import (
     Bootstrap,
     InitDb,
@@ -131,7 +131,7 @@ CLUSTERS: dict[str, tuple[dict[str, Any], str, str]] = {
         # In blocks of 8 KiB.
         {"postgresql": settings(parameters=FrozenDict({"shared_buffers": "100000"}))},
         "spec.postgresql.parameters[shared_buffers]",
-        '"shared_buffers" = 100000 exceeds the memory limit of 768Mi',
+        '"shared_buffers" = 100000 needs more than the memory limit of 768Mi',
     ),
     "hba": ({"postgresql": settings(pg_hba=("host all all all",))}, "spec.postgresql.pgHba[0]", "too few fields"),
     "service": (

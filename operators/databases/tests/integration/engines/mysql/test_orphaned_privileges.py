@@ -69,9 +69,9 @@ async def test_public_grant_without_user_is_reported(
     for _ in range(2):
         with pytest.raises(
             PrivilegeNotRevocable, match=r"revoking SELECT on database ledger, .* from all users"
-        ) as told:
+        ) as caught:
             await non_superuser_admin.reconcile(ledger())
-        assert "DELETE and FLUSH PRIVILEGES" in error_with_advice(told.value)
+        assert "DELETE and FLUSH PRIVILEGES" in error_with_advice(caught.value)
     assert LEDGER not in await mysql_server.databases()
     await mysql_server.execute(f"DELETE FROM mysql.db WHERE Db = '{LEDGER}' AND User = ''")
     await mysql_server.execute("FLUSH PRIVILEGES")
@@ -116,9 +116,9 @@ async def test_anonymous_grant_on_existing_database_is_reported(
         f"INSERT INTO mysql.db (Host, Db, User, Select_priv) VALUES ('%', '{LEDGER}', '', 'Y')"
     )
     await mysql_server.execute("FLUSH PRIVILEGES")
-    with pytest.raises(PrivilegeNotRevocable, match="revoking SELECT on database ledger from all users") as told:
+    with pytest.raises(PrivilegeNotRevocable, match="revoking SELECT on database ledger from all users") as caught:
         await non_superuser_admin.reconcile(ledger())
-    assert "DELETE and FLUSH PRIVILEGES" in error_with_advice(told.value)
+    assert "DELETE and FLUSH PRIVILEGES" in error_with_advice(caught.value)
     await mysql_server.execute(f"DELETE FROM mysql.db WHERE Db = '{LEDGER}' AND User = ''")
     await mysql_server.execute("FLUSH PRIVILEGES")
     assert await non_superuser_admin.reconcile(ledger()) == []

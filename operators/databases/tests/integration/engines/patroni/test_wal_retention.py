@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from database_support.servers.postgresql import RealPostgreSQLServer
 from steersman_databases.engines.postgresql.ha.wal_retention import is_wal_missing
-from steersman_databases.engines.postgresql.sql.system_accounts import ensure_accounts
+from steersman_databases.engines.postgresql.sql.accounts.system_accounts import ensure_accounts
 from steersman_databases.engines.server import DatabaseServer, Login, TLSMode, Verification
 from steersman_databases.engines.sql.data_takeover import DataOwner
 

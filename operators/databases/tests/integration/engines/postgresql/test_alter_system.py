@@ -7,7 +7,7 @@ import asyncio
 from database_support.servers.postgresql import RealPostgreSQLServer
 from steersman_databases.engines.postgresql.config.alter_system import reset
 from steersman_databases.engines.postgresql.config.settings_catalog import catalog
-from steersman_databases.engines.postgresql.sql.system_accounts import ensure_accounts
+from steersman_databases.engines.postgresql.sql.accounts.system_accounts import ensure_accounts
 from steersman_databases.engines.server import DatabaseServer, Login, TLSMode, Verification
 from steersman_databases.engines.sql.data_takeover import DataOwner
 

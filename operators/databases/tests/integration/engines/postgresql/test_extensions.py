@@ -10,8 +10,8 @@ import pytest
 
 from database_support.servers.postgresql import RealPostgreSQLServer, administered
 from steersman_databases.engines import SqlCredentials
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import InvalidName, SqlFailed
-from steersman_databases.engines.pool import ServerSessions
 from steersman_databases.engines.postgresql.sql import engine as sql_engine
 from steersman_databases.engines.postgresql.sql.engine import PostgreSQLSqlEngine
 from steersman_databases.engines.sql.desired import (

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from database_support.servers.postgresql import RealPostgreSQLServer, administered
 from steersman_databases.engines import SqlCredentials
-from steersman_databases.engines.errors import AlreadyExists
-from steersman_databases.engines.pool import ServerSessions
+from steersman_databases.engines.connection.pool import ServerSessions
+from steersman_databases.engines.errors import AlreadyExists, ImmutableProperty
+from steersman_databases.engines.postgresql.sql.accounts.ownership import OWNED_OBJECTS_QUERY as CONTENTS_OF
 from steersman_databases.engines.postgresql.sql.engine import PostgreSQLSqlEngine
-from steersman_databases.engines.postgresql.sql.ownership import OWNED_OBJECTS_QUERY as CONTENTS_OF
 from steersman_databases.engines.postgresql.sql.pool import PostgreSQLSessions
 from steersman_databases.engines.server import DatabaseServer, Login, TLSMode, Verification
 from steersman_databases.engines.sql.desired import DesiredDatabase, DesiredUser, OwnershipMark
@@ -169,3 +170,24 @@ async def test_database_contents_order_is_stable(
     async with administrator.at(DATABASE.name, asyncio.get_running_loop().time() + 10) as session:
         rows = await session.rows("looking", CONTENTS_OF, OWNER.username)
     assert [row[2] for row in rows] == ["", "audit", "goods", "zones"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "provider"),
+    [
+        ({"encoding": "LATIN1", "locale_provider": "icu", "locale": "de"}, "i"),
+        ({"locale_provider": "icu", "locale": "de-DE"}, "i"),
+        ({"encoding": "LATIN1", "locale_provider": "libc", "collation": "C"}, "c"),
+    ],
+    ids=["icu-latin1", "icu", "libc-latin1"],
+)
+async def test_locale_provider_of_database_takes_effect(
+    postgresql: RealPostgreSQLServer, administrator: ServerSessions, declared: dict[str, Any], provider: str
+) -> None:
+    desired = replace(DATABASE, **declared)
+    assert "DatabaseCreated" in await make(administrator, desired)
+    assert await make(administrator, desired) == []
+    query = "SELECT datlocprovider::text FROM pg_database WHERE datname = 'the archive'"
+    assert postgresql.administer(query) == [(provider,)]
+    with pytest.raises(ImmutableProperty, match="localeProvider"):
+        await make(administrator, replace(desired, locale_provider="builtin", locale="C"))

@@ -18,8 +18,8 @@ from database_support.contracts.hba_examples import INVALID_LINES, LINES_WITH_SE
 from database_support.servers.postgresql import RealPostgreSQLServer
 from database_support.servers.real_server import ADMINISTRATOR
 from steersman_databases.engines import SqlCredentials
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import AccessDenied, AdministratorRejected, RoleMissing
-from steersman_databases.engines.pool import ServerSessions
 from steersman_databases.engines.postgresql.config.hba import hba_lines, redact
 from steersman_databases.engines.postgresql.config.hba_patterns import is_valid_pattern
 from steersman_databases.engines.postgresql.sql.session import logged_in

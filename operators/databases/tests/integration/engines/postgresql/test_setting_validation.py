@@ -210,3 +210,26 @@ async def test_database_settings_do_not_hide_file_errors(postgresql: RealPostgre
             assert (await validate(server, {"log_statement_stats": "on"})) == SettingValidation()
     finally:
         postgresql.administer("ALTER DATABASE postgres RESET log_parser_stats")
+
+
+async def test_values_that_existing_slots_exclude_are_refused(postgresql: RealPostgreSQLServer) -> None:
+    """A server does not start with them."""
+    server = as_superuser(postgresql)
+    wanted = {"wal_level": "replica", "max_replication_slots": "0"}
+    assert (await validate(server, wanted)).rejected == {}
+    await postgresql.execute("SELECT pg_create_physical_replication_slot('standalone')")
+    try:
+        rejected = (await validate(server, wanted)).rejected
+        assert rejected.keys() == {"max_replication_slots"}
+        assert "it has 1 replication slots: standalone. Drop slots first" in rejected["max_replication_slots"]
+    finally:
+        await postgresql.execute("SELECT pg_drop_replication_slot('standalone')")
+
+
+async def test_missing_library_is_refused(postgresql: RealPostgreSQLServer) -> None:
+    """A server does not start without it."""
+    server, name = as_superuser(postgresql), "shared_preload_libraries"
+    assert (await validate(server, {name: "auto_explain,pg_stat_statements"})).rejected == {}
+    assert (await validate(server, {name: "auto_explain,nope"})).rejected == {
+        name: "the image does not contain the library nope"
+    }

@@ -14,9 +14,9 @@ import pytest
 from database_support.servers.postgresql import RealPostgreSQLServer
 from database_support.servers.process import program
 from steersman_databases.engines import ServerUnreachable, SqlCredentials
+from steersman_databases.engines.postgresql.sql.accounts.system_accounts import ensure_accounts, statements, version
 from steersman_databases.engines.postgresql.sql.engine import PostgreSQLSqlEngine
 from steersman_databases.engines.postgresql.sql.session import PostgreSQLSession
-from steersman_databases.engines.postgresql.sql.system_accounts import ensure_accounts, statements, version
 from steersman_databases.engines.server import DatabaseServer, Login, TLSMode, Verification
 from steersman_databases.engines.sql.data_takeover import DataOwner
 from steersman_databases.engines.sql.desired import OwnershipMark
@@ -58,7 +58,11 @@ async def test_accounts_of_other_version_are_updated(postgresql: RealPostgreSQLS
     postgresql.administer("DROP ROLE somebody")
 
 
-NOTHING_SET = "SELECT NOT EXISTS (SELECT FROM pg_db_role_setting WHERE setrole::regrole::text LIKE 'steersman%')"
+NOTHING_SET = """
+    SELECT NOT EXISTS (SELECT FROM pg_db_role_setting
+        WHERE setrole::regrole::text LIKE 'steersman%'
+            AND NOT setconfig <@ ARRAY['event_triggers=off', 'log_min_duration_statement=-1'])
+"""
 CHANGED = {
     "ALTER ROLE steersman_operator NOLOGIN": (
         "SELECT rolcanlogin AND NOT rolinherit FROM pg_roles WHERE rolname = 'steersman_operator'"

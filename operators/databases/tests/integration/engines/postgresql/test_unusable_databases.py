@@ -11,8 +11,9 @@ import pytest
 
 from database_support.servers.postgresql import RealPostgreSQLServer, administered
 from steersman_databases.engines import SqlCredentials
+from steersman_databases.engines.connection.input_limits import MAX_OBJECTS
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import ObjectsMissing, SqlFailed
-from steersman_databases.engines.pool import ServerSessions
 from steersman_databases.engines.postgresql.sql.engine import PostgreSQLSqlEngine
 from steersman_databases.engines.postgresql.sql.pool import PostgreSQLSessions
 from steersman_databases.engines.postgresql.sql.session import PostgreSQLSession
@@ -148,3 +149,18 @@ async def test_hanging_database_delays_others_once(
         monkeypatch.setattr(administrator, "at", watched)
         assert await seen(administrator) == found
         assert SOUND.name in visited and BROKEN.name not in visited
+
+
+async def test_schema_with_too_many_objects_is_not_inspected(
+    postgresql: RealPostgreSQLServer, administrator: ServerSessions
+) -> None:
+    async with await postgresql.connected(OWNER, BROKEN.name) as owner:
+        await owner.execute(
+            f"DO $$ BEGIN FOR i IN 0..{MAX_OBJECTS} LOOP"
+            " EXECUTE format('CREATE FUNCTION f%s() RETURNS int RETURN 1', i); END LOOP; END $$".encode(),
+            prepare=False,
+        )
+    found = await seen(administrator)
+    assert BROKEN.name not in found.contents
+    assert "(public) have more than 20,000 tables, sequences and functions" in found.uninspected[BROKEN.name]
+    assert SOUND.name in found.contents

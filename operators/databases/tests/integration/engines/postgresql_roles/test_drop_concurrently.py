@@ -67,8 +67,16 @@ def set_for_all(at: PostgreSQLHarness) -> Generator[Callable[[str], None]]:
         for name in names:
             at.postgresql.administer(f"ALTER ROLE {{}} {how}", name)
 
-    yield lambda setting: alter(f"SET {setting}")
-    alter("RESET ALL")
+    changed: list[str] = []
+
+    def change(setting: str) -> None:
+        changed.append(setting.split()[0])
+        alter(f"SET {setting}")
+
+    yield change
+    # The account of the operator has settings of its own.
+    for name in changed:
+        alter(f"RESET {name}")
 
 
 async def test_transaction_timeout_does_not_abort_operator(

@@ -140,7 +140,8 @@ async def test_valid_until_compares_as_instant(at: PostgreSQLHarness, zone: str)
         ):
             await at.reconcile(user(CLERK.username, valid_until=end))
     finally:
-        at.postgresql.administer("ALTER ROLE {} RESET ALL", login)
+        for name in ("timezone", "datestyle"):
+            at.postgresql.administer(f"ALTER ROLE {{}} RESET {name}", login)
 
 
 MEMBERSHIPS = """

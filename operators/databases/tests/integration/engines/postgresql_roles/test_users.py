@@ -11,9 +11,9 @@ import pytest
 
 from database_support.servers.postgresql import RealPostgreSQLServer
 from steersman_databases.engines import SqlCredentials
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import CertificateRefused, ObjectsMissing, SqlFailed
-from steersman_databases.engines.pool import ServerSessions
-from steersman_databases.engines.postgresql.sql import system_accounts
+from steersman_databases.engines.postgresql.sql.accounts import system_accounts
 from steersman_databases.engines.postgresql.sql.engine import PostgreSQLSqlEngine
 from steersman_databases.engines.server import DatabaseServer, Login, TLSMode, Verification
 from steersman_databases.engines.sql.desired import (

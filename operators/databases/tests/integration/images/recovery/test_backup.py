@@ -6,6 +6,8 @@ import pytest
 
 from database_support.archive.archived_server import ArchivedPostgreSQL, empty_volumes, give, marks, run_job
 
+pytestmark = pytest.mark.xdist_group("postgresql-archive-backup")
+
 CLUSTER = {"namespace": "orders", "name": "orders", "kind": "PostgreSQLCluster", "uid": "0a1b2c3d"}
 DELETE_OLD = {"window_seconds": 0, "minimum_full_backups": 1}
 

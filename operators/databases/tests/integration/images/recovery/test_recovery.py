@@ -19,6 +19,8 @@ from database_support.archive.archived_server import (
 from database_support.archive.job_process import KILLED
 from database_support.archive.story import Story
 
+pytestmark = pytest.mark.xdist_group("postgresql-archive-recovery")
+
 TARGETS = {
     "latest": ("a", "b", "c", "d", "e", "f", "g"),
     "time": ("a", "b"),

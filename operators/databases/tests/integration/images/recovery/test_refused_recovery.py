@@ -10,6 +10,8 @@ from database_support.archive.archived_server import empty_volumes, marks, run_j
 from database_support.archive.job_process import KILLED
 from database_support.archive.story import Story
 
+pytestmark = pytest.mark.xdist_group("postgresql-archive-refused-recovery")
+
 JOB = {"cluster_uid": "99999999"}
 SENTENCE = re.compile(r"\S[^\n]{20,600}\.")
 

@@ -10,6 +10,8 @@ from database_support.archive.archived_server import ArchivedPostgreSQL
 from database_support.archive.restores import RestoreHarness, restore_harness
 from steersman_databases.engines.sql.restore_account import CopyDatabaseMissing, CopyNameTaken
 
+pytestmark = pytest.mark.xdist_group("postgresql-archive-restore")
+
 DATABASE = "shop's = \\x"
 """A name that libpq would read as connection parameters."""
 SCHEMA, TABLE = 'my "own"', "Order; Items $$"

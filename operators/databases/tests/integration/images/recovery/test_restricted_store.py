@@ -20,6 +20,8 @@ from database_support.archive.bucket_settings import add_user_without_deletion, 
 from devcluster.store import local_store
 from devcluster.store import programs as store_programs
 
+pytestmark = pytest.mark.xdist_group("postgresql-archive-restricted-store")
+
 KEEP_ONE = {"window_seconds": 0, "minimum_full_backups": 1}
 
 

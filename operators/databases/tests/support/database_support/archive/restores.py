@@ -22,7 +22,7 @@ from database_support.archive.archived_server import (
 )
 from steersman.meta import ObjectMeta, decode_builtins
 from steersman_databases.api import Restore, RestoreSpec
-from steersman_databases.engines.postgresql.sql.restore_account import COPIES
+from steersman_databases.engines.postgresql.sql.accounts.restore_account import COPIES
 from steersman_databases.engines.server import DatabaseServer, Login, ServerEndpoint, TLSMode, Verification
 from steersman_databases.engines.sql.restore_account import CopyOutcome, CopyTarget
 from steersman_databases.features.restore import model
@@ -77,8 +77,9 @@ class RestoreHarness:
 
     def job(self, restore: Restore) -> JobOutcome:
         """Run the program in a pod of its own."""
+        time = restore.spec.target.time if restore.spec.target else None
         document: dict[str, object] = {
-            "target": {"time": restore.spec.target.time.isoformat()} if restore.spec.target.time else {"latest": {}},
+            "target": {"time": time.isoformat()} if time else {"latest": {}},
             "server": {"host": self.address, "port": 5432, "database": "", "tls": "Disable"},
             "restore": request_document(restore),
         }

@@ -12,9 +12,9 @@ from dataclasses import replace
 import pytest
 
 from database_support.contracts.sql_engine import ContractServer
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import AlreadyExists, InvalidName, NotPermitted, NotSupported, ObjectsMissing
 from steersman_databases.engines.mysql.sql import verifiers
-from steersman_databases.engines.pool import ServerSessions
 from steersman_databases.engines.server import DatabaseServer as Located
 from steersman_databases.engines.server import Login, SqlCredentials, TLSMode, Verification
 from steersman_databases.engines.sql.desired import (

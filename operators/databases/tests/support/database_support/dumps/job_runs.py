@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -32,12 +34,14 @@ class DumpJobs:
     """
 
     directory: Path
-    store: ObjectStore
+    store: ObjectStore | None
     engine: str
     endpoint: ServerEndpoint
     administrator: SqlCredentials
     programs: Mapping[str, Path]
     count: int = field(default=0, init=False)
+    last_report: dict[str, Any] = field(default_factory=dict[str, Any], init=False)
+    """Output of the last Job."""
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Put the client programs first in the search path."""
@@ -51,6 +55,22 @@ class DumpJobs:
         """Run the Job of a dump and return its result."""
         backup = {"name": "orders-nightly", "uid": str(uuid.uuid4()), "trigger": "Schedule"}
         return self.run("dump", database, {"backup": backup, **fields})
+
+    def check(
+        self, source: str, account: SqlCredentials, declared: Mapping[str, Any] | None = None, *, server: bool = False
+    ) -> dict[str, Any]:
+        """Run the Job of an import's dry run and return its report.
+
+        Args:
+            account: of the source.
+            server: True to compare with this server instead of the one of the image.
+        """
+        fields: dict[str, Any] = {"source": self.address(source), "declared": declared or {}}
+        if not server:
+            fields["server"] = None
+        found = self.run("check-import", "postgres", fields, account=account)
+        assert found["ok"], found
+        return self.last_report["check"]
 
     def load(self, database: str, owner: SqlCredentials, **fields: Any) -> dict[str, Any]:
         """Run the Job of a restore and return its result."""
@@ -90,8 +110,10 @@ class DumpJobs:
         paths = self.mount(pod, owner, account)
         document = {"format": 1, "engine": self.engine, "server": self.address(database), **fields}
         (pod / "job.json").write_text(json.dumps(document))
-        with preserved_process_state():
+        output = io.StringIO()
+        with preserved_process_state(), redirect_stdout(output):
             jobs.main(program, ["--spec", str(pod / "job.json")], paths)
+        self.last_report = json.loads(output.getvalue().splitlines()[-1])
         self.require_private(pod / "run")
         return cast("dict[str, Any]", json.loads(paths.termination_log.read_text()))
 
@@ -99,7 +121,8 @@ class DumpJobs:
         """Create the files of a pod."""
         for name in ("store", "server", "owner", "import", "run"):
             (pod / name).mkdir(parents=True)
-        (pod / "store" / "store.json").write_text(json.dumps(self.document()))
+        if self.store is not None:
+            (pod / "store" / "store.json").write_text(json.dumps(self.document(self.store)))
         _write(pod / "server", self.administrator)
         if owner is not None:
             _write(pod / "owner", owner)
@@ -115,20 +138,20 @@ class DumpJobs:
             termination_log=pod / "termination-log",
         )
 
-    def document(self) -> dict[str, Any]:
+    def document(self, store: ObjectStore) -> dict[str, Any]:
         """Return the content of the store file."""
         return {
             "format": 1,
             "engine": self.engine,
             "cluster_uid": "0a1b2c3d-0000-0000-0000-000000000000",
             "path": PATH,
-            "bucket": self.store.bucket,
-            "endpoint": self.store.host_endpoint,
-            "region": self.store.region,
+            "bucket": store.bucket,
+            "endpoint": store.host_endpoint,
+            "region": store.region,
             "addressing": "Path",
-            "ca": self.store.ca_file.read_text(),
-            "accessKeyId": self.store.credentials.access_key_id,
-            "secretAccessKey": self.store.credentials.secret_access_key,
+            "ca": store.ca_file.read_text(),
+            "accessKeyId": store.credentials.access_key_id,
+            "secretAccessKey": store.credentials.secret_access_key,
             "passphrase": PASSPHRASE,
         }
 

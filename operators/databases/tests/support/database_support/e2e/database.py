@@ -136,9 +136,15 @@ class DatabaseUnderTest:
 
     def objects(self, kinds: str = "statefulset,service,secret,pvc,pod") -> set[str]:
         """What is there of it, as ``kind/name``."""
-        selector = f"--selector=app.kubernetes.io/instance={self.name}"
-        found = self.cluster.kubectl("get", kinds, f"--namespace={self.namespace}", selector, "--output=name")
-        return set(found.split())
+        found = set[str]()
+        for label in (
+            "app.kubernetes.io/instance",
+            "databases.steersman.dev/cluster",
+            "databases.steersman.dev/database",
+        ):
+            place = (f"--namespace={self.namespace}", f"--selector={label}={self.name}")
+            found |= set(self.cluster.kubectl("get", kinds, *place, "--output=name").split())
+        return found
 
     def get_object(self, kind: str, name: str) -> dict[str, Any]:
         """One object of the namespace. Raises CommandFailed where there is none."""

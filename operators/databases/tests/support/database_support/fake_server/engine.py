@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from database_support.fake_server.server import FakeServer, FakeSqlEngine
 from steersman_databases.engines import ServerEndpoint, SqlCredentials
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import SqlFailed
-from steersman_databases.engines.pool import ServerSessions
 from steersman_databases.engines.registry import sql_engine_named
 from steersman_databases.engines.sql.desired import SecurableKind
 from steersman_databases.engines.sql.inspection import Inspection, InspectionScope, SecuredObject

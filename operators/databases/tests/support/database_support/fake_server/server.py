@@ -21,6 +21,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import (
     AdministratorRejected,
     ConcurrentChange,
@@ -30,7 +31,6 @@ from steersman_databases.engines.errors import (
     SqlFailed,
 )
 from steersman_databases.engines.mysql.planning.grants import HARMLESS, REPLICATION
-from steersman_databases.engines.pool import ServerSessions
 from steersman_databases.engines.postgresql.planning.identifiers import FORBIDDEN_ROLES
 from steersman_databases.engines.server import DatabaseServer, ServerEndpoint, SqlCredentials
 from steersman_databases.engines.sql.desired import DesiredDatabase, DesiredUser, OwnershipMark, SecurableKind
@@ -330,6 +330,9 @@ class FakeSqlEngine:
         async with self._with_timeout(sessions.server, timeout) as server:
             await self._log_in(server, sessions.server)
             return server.inspect(scope)
+
+    async def write_counters(self, sessions: ServerSessions, timeout: float = 15.0) -> Mapping[str, int]:
+        return {}
 
     def plan_database(self, inspection: Inspection, desired: DesiredDatabase) -> SqlPlan:
         return self.like.plan_database(inspection, desired)

@@ -181,6 +181,7 @@ class FakeServerState(ServerContents):
             raise ConcurrentChange(SqlFailed(f"creating database {action.name}", "42P04", "it exists already"))
         collation = action.collation or ("C.UTF-8" if self.has_owners else _default_collation(action.encoding))
         made = DatabaseState(action.name, "", action.encoding, collation, action.character_type or "C.UTF-8")
+        made = replace(made, locale_provider=action.locale_provider or "builtin")
         held = frozenset(one for one in self.orphaned if one.target.database == action.name)
         self.orphaned -= held
         on_it = frozenset(one for one in held if one.target.kind is SecurableKind.DATABASE)

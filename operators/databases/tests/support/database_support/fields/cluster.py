@@ -364,6 +364,7 @@ COMMON: Mapping[str, FieldCase] = {
     "monitoring.podMonitor.interval": FieldCase(None, None),
     "monitoring.disabledAlerts": FieldCase(None, None),
     "monitoring.queries": FieldCase(None, None),  # features/test_monitoring.py
+    "monitoring.slowStatementThreshold": FieldCase("1s", "2s"),  # features/test_slow_statements.py
     "networkPolicy": FieldCase(
         "Managed",
         "None",
@@ -376,6 +377,13 @@ COMMON: Mapping[str, FieldCase] = {
     "maintenance.minorUpgrades": FieldCase("Automatic", "OnRequest"),  # an image is given
     # A full volume shows them: test_autogrow.py.
     **autogrow("storage"),
+    "tuning.mode": FieldCase(None, None),  # features/tuning/test_clusters.py
+    # Recorded use of a week shows them: features/test_vertical_scaling.py and unit tests.
+    **{
+        f"verticalScaling.{field}": FieldCase(None, None)
+        for field in ("mode", "minAllowed.cpu", "minAllowed.memory", "maxAllowed.cpu", "maxAllowed.memory")
+    },
+    "healing.crashLoops.mode": FieldCase(None, None),  # features/test_crash_loops.py
     "hibernated": FieldCase(False, False),  # test_plugin.py
     "replaceFailedInstances": FieldCase("OnRequest", "Automatic"),  # test_failed_replicas.py
     "deletionPolicy": FieldCase("Delete", "Retain"),  # test_cluster_repair.py

@@ -146,6 +146,12 @@ _ON_POSTGRESQL = DatabaseFields(
         "letters": CreationCase(
             {"collation": "C", "characterType": "C.UTF-8"}, "letters", _CHARSET_QUERY, "UTF8|C|C.UTF-8"
         ),
+        "icu": CreationCase(
+            {"encoding": "LATIN1", "localeProvider": "icu", "locale": "de"},
+            "icu",
+            "SELECT pg_encoding_to_char(encoding), datlocprovider FROM pg_database WHERE datname = 'icu'",
+            "LATIN1|i",
+        ),
         "copy": CreationCase(
             {
                 "engine": "postgresql",
@@ -167,6 +173,8 @@ _ON_POSTGRESQL = DatabaseFields(
         "encoding": ImmutableCase("copy", "UTF8"),
         "collation": ImmutableCase("letters", "C.UTF-8"),
         "characterType": ImmutableCase("letters", "C"),
+        "localeProvider": ImmutableCase("icu", "builtin"),
+        "locale": ImmutableCase("icu", "fr"),
     },
     rejected={**_SERVERS, "engine": ("mysql", "engine differs from clusterRef.kind")},
     created="CREATE DATABASE found",
@@ -218,6 +226,7 @@ _ON_MYSQL = DatabaseFields(
         **_SERVERS,
         "engine": ("postgresql", "engine differs from clusterRef.kind"),
         "characterType": ("C", "MySQL's databases have none"),
+        "localeProvider": ("libc", "PostgreSQL only"),
         "template": ("template1", "PostgreSQL only"),
         "connectionLimit": (5, "PostgreSQL only"),
         "extensions": ([{"name": "pg_trgm"}], "PostgreSQL only"),

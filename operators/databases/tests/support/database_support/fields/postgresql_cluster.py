@@ -49,6 +49,10 @@ def patroni(found: ClusterObjects) -> Object:
     return json.loads(store["metadata"]["annotations"]["config"])
 
 
+def _declared_slots(found: ClusterObjects) -> list[str]:
+    return sorted(found.cluster.sql("SELECT slot_name FROM pg_replication_slots WHERE slot_name ~ '^own'").split())
+
+
 def _lines(found: ClusterObjects) -> list[str]:
     rules = found.cluster.sql("SELECT array_to_string(user_name, ',') FROM pg_hba_file_rules")
     return [name for name in ("guest_one", "guest_two") if name in rules.split()]
@@ -90,7 +94,7 @@ CASES: Mapping[str, FieldCase] = {
         _lines,
         (["guest_one"], ["guest_two"], []),
     ),
-    "postgresql.enableSuperuserAccess": FieldCase(False, True, _superuser, (False, True, True)),
+    "postgresql.enableSuperuserAccess": FieldCase(True, False, _superuser, (True, False, False)),
     "postgresql.sharedPreloadLibraries": FieldCase(
         ["pg_stat_statements"],
         ["auto_explain", "pg_stat_statements"],
@@ -106,9 +110,24 @@ CASES: Mapping[str, FieldCase] = {
     "postgresql.synchronous.required": FieldCase(
         True, False, lambda found: patroni(found)["synchronous_mode_strict"], (True, False, False)
     ),
+    # One that is declared no more stays.
+    "postgresql.replicationSlots": FieldCase(
+        [{"name": "own_one"}],
+        [{"name": "own_one"}, {"name": "own_two"}],
+        _declared_slots,
+        (["own_one"], ["own_one", "own_two"], ["own_one", "own_two"]),
+    ),
     "storage.size": volume("data", "400Mi", "450Mi"),
     "walStorage.size": volume("wal", "300Mi", "350Mi"),
     **autogrow("walStorage"),
+    # Unit tests have old transactions and full volumes.
+    **{
+        f"healing.{field}": FieldCase(None, None)
+        for field in (
+            *("inactiveSlots.mode", "stuckReplicas.mode"),
+            *("wraparound.mode", "wraparound.endTransactionsAfter"),
+        )
+    },
     "resources.limits": memory("512Mi", "544Mi", "768Mi"),
     "resources.requests": cpu("96Mi"),
     "shmSize": FieldCase(
@@ -134,6 +153,7 @@ CASES: Mapping[str, FieldCase] = {
     # They exclude postgresql.synchronous.required: see tests/e2e/features/test_read_replicas.py.
     **dict.fromkeys(
         (
+            *("tuning.trial.parameter", "tuning.trial.value", "tuning.trial.until"),
             "readReplicas.min",
             "readReplicas.max",
             "readReplicas.target.cpuPercent",

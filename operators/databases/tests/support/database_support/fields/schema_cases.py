@@ -29,6 +29,8 @@ _DEDICATED: Wire = {"engine": "postgresql", "version": "17"}
 _ON_SERVER_REF: Wire = {"engine": "postgresql", "serverRef": _SERVER}
 _ON_CLUSTER: Wire = {"clusterRef": {"name": "shop"}}
 
+_ALLOWED: Wire = {"cpu": "1", "memory": "1Gi"}
+
 
 def _synchronous(mode: str | None, standbys: int = 1) -> Wire:
     return {"postgresql": {"synchronous": {"standbys": standbys, **({"mode": mode} if mode else {})}}}
@@ -36,6 +38,10 @@ def _synchronous(mode: str | None, standbys: int = 1) -> Wire:
 
 def _read_replicas(**settings: Any) -> Wire:
     return {"readReplicas": {"target": {"connections": 10}, **settings}}
+
+
+def _slots(*slots: Wire) -> Wire:
+    return {"postgresql": {"replicationSlots": list(slots)}}
 
 
 def _grant(**fields: Any) -> Wire:
@@ -46,12 +52,15 @@ def _on_mysql(**fields: Any) -> Wire:
     return {**_grant(**fields), "engine": "mysql", "serverRef": _SERVER}
 
 
+_LOGICAL_SLOT: Wire = {"name": "a", "plugin": "pgoutput", "database": "shop"}
 _BACKUP: Wire = {"storeRef": {"name": "archive"}}
 _STORE: Wire = {"s3": {"bucket": "backups"}, "credentials": {"secretRef": {"name": "credentials"}}}
 
 
 _TABLE: Wire = {"database": "shop", "table": "orders"}
 _RESTORE: Wire = {"clusterRef": {"name": "shop"}, "target": {"latest": {}}, "only": [_TABLE]}
+_IN_PLACE: Wire = {"clusterRef": {"name": "shop"}, "target": {"latest": {}}}
+_UNDO_ON_MYSQL: Wire = {"clusterRef": {"name": "stock", "kind": "MySQLCluster"}, "undo": {"name": "back"}}
 _RESTORE_ON_MYSQL: Wire = {**_RESTORE, "clusterRef": {"name": "stock", "kind": "MySQLCluster"}}
 
 
@@ -65,6 +74,10 @@ def _schedule(**schedule: Any) -> Wire:
 
 def _window(**window: Any) -> Wire:
     return {"maintenance": {"windows": [{"start": "02:00", "duration": "2h", **window}]}}
+
+
+def _trial(parameter: str, value: str) -> Wire:
+    return {"tuning": {"trial": {"parameter": parameter, "value": value, "until": "2030-01-01T00:00:00Z"}}}
 
 
 def _recovery(**source: Any) -> Wire:
@@ -190,6 +203,13 @@ CREATED = {
         "should match",
     ),
     "sizes": SchemaCase(CLUSTER, {"storage": {"size": "2Gi"}}, {"storage": {"size": "0"}}, "must be greater than 0"),
+    "tuning-size": SchemaCase(CLUSTER, _trial("work_mem", "64MB"), _trial("work_mem", "64"), "such as 64MB"),
+    "tuning-number": SchemaCase(
+        CLUSTER,
+        _trial("bgwriter_lru_maxpages", "200"),
+        _trial("bgwriter_lru_maxpages", "1MB"),
+        "the value is a number",
+    ),
     "autogrow-maximum": SchemaCase(
         CLUSTER,
         {"storage": {"size": "2Gi", "autogrow": {"maxSize": "2Gi"}}},
@@ -225,6 +245,42 @@ CREATED = {
         {"storage": {"autogrow": {"maxSize": "2Gi", "minStep": "1"}}},
         {"storage": {"autogrow": {"maxSize": "2Gi", "minStep": "0"}}},
         "must be greater than 0",
+    ),
+    "vertical-scaling-bounds": SchemaCase(
+        CLUSTER,
+        {"verticalScaling": {"minAllowed": {"cpu": "500m"}, "maxAllowed": {"cpu": "0.5"}}},
+        {"verticalScaling": {"maxAllowed": {"cpu": "499m"}}},
+        "maxAllowed must be at least minAllowed",
+    ),
+    "vertical-scaling-memory": SchemaCase(
+        MYSQL,
+        {"verticalScaling": {"minAllowed": {"memory": "1Gi"}, "maxAllowed": {"memory": "1024Mi"}}},
+        {"verticalScaling": {"minAllowed": {"memory": "2Gi"}}},
+        "maxAllowed must be at least minAllowed",
+    ),
+    "vertical-scaling-automatic": SchemaCase(
+        CLUSTER,
+        {"verticalScaling": {"mode": "Automatic", "minAllowed": _ALLOWED, "maxAllowed": _ALLOWED}},
+        {"verticalScaling": {"maxAllowed": {"memory": None}}},
+        "Automatic needs cpu and memory in minAllowed and maxAllowed",
+    ),
+    "vertical-scaling-amount": SchemaCase(
+        CLUSTER,
+        {"verticalScaling": {"maxAllowed": {"cpu": "1m"}}},
+        {"verticalScaling": {"maxAllowed": {"cpu": "0"}}},
+        "the amount must be greater than 0",
+    ),
+    "slow-statements": SchemaCase(
+        CLUSTER,
+        {"monitoring": {"slowStatementThreshold": "1h"}},
+        {"monitoring": {"slowStatementThreshold": "61m"}},
+        "must be from 1ms to 1h",
+    ),
+    "healing-transactions": SchemaCase(
+        CLUSTER,
+        {"healing": {"wraparound": {"endTransactionsAfter": "10m"}}},
+        {"healing": {"wraparound": {"endTransactionsAfter": "9m"}}},
+        "must be from 10m to 720h",
     ),
     "shm": SchemaCase(CLUSTER, {"shmSize": "64Mi"}, {"shmSize": "0"}, "shmSize must be greater"),
     "rw-stays": SchemaCase(
@@ -262,6 +318,21 @@ CREATED = {
     ),
     "read-replicas-lag": SchemaCase(
         CLUSTER, _read_replicas(maxLag="10s"), _read_replicas(maxLag="9s"), "must be from 10s to 24h"
+    ),
+    "slot-kind": SchemaCase(
+        CLUSTER, _slots(_LOGICAL_SLOT, {"name": "b"}), _slots({"name": "a", "plugin": "pgoutput"}), "set both"
+    ),
+    "slot-of-operator": SchemaCase(
+        CLUSTER, _slots({"name": "a_0_1"}), _slots({"name": "steersman_read_0"}), "cannot start with steersman_"
+    ),
+    "slot-of-instance": SchemaCase(
+        CLUSTER, _slots({"name": "orders_0"}), _slots({"name": "orders_2_0"}), "as those of instances"
+    ),
+    "slot-wal-level": SchemaCase(
+        CLUSTER,
+        {"postgresql": {"replicationSlots": [{"name": "a"}], "parameters": {"wal_level": "replica"}}},
+        _slots(_LOGICAL_SLOT),
+        "need wal_level logical",
     ),
     "labels": SchemaCase(
         CLUSTER,
@@ -505,9 +576,17 @@ CREATED = {
         _recovery(target={"gtid": {"before": "3e11fa47-71ca-11e1-9e33-c80aa9429562:23"}}),
         "exactly one of the fields in [before through]",
     ),
-    "restore-names-objects": SchemaCase(
-        RESTORE, _RESTORE, {"only": None}, "create a new one by kubectl steersman clone"
+    "restore-of-no-source": SchemaCase(RESTORE, _IN_PLACE, {"target": None}, "set target to restore"),
+    "restore-of-two-sources": SchemaCase(
+        RESTORE, _UNDO_ON_MYSQL, {"target": {"latest": {}}}, "set target to restore"
     ),
+    "undo-of-tables": SchemaCase(RESTORE, _UNDO_ON_MYSQL, {"only": [_TABLE]}, "remove only"),
+    "restore-in-place-into": SchemaCase(RESTORE, _IN_PLACE, {"into": "other"}, "into has no effect"),
+    "restore-in-place-storage": SchemaCase(RESTORE, _IN_PLACE, {"storage": {"size": "5Gi"}}, "storage has no effect"),
+    "restore-of-tables-confirmed": SchemaCase(
+        RESTORE, _RESTORE, {"confirm": "0123"}, "is for a restore of the whole"
+    ),
+    "restore-keeps-forever": SchemaCase(RESTORE, _IN_PLACE, {"keepPrevious": "9000h"}, "between 0s and 8760h"),
     "restore-of-one-database": SchemaCase(
         RESTORE, _RESTORE, {"only": [_TABLE, {**_TABLE, "database": "other"}]}, "must name the same database"
     ),
@@ -618,11 +697,18 @@ UPDATED = {
         CLUSTER, {"bootstrap": {"initdb": {}}}, {"bootstrap": {"initdb": {"owner": "o"}}}, "immutable"
     ),
     "cluster-bootstrap-added": SchemaCase(CLUSTER, {}, {"bootstrap": {"initdb": {}}}, "immutable"),
-    "volume": SchemaCase(
-        CLUSTER, {"storage": {"size": "2Gi"}}, {"storage": {"size": "1Gi"}}, "volumes can only grow"
-    ),
+    "volume": SchemaCase(CLUSTER, {"storage": {"size": "2Gi"}}, {"storage": {"size": "1Gi"}}, "volumes never shrink"),
     "class": SchemaCase(
         CLUSTER, {"storage": {"storageClass": "fast"}}, {"storage": {"storageClass": "slow"}}, "immutable"
+    ),
+    "slot-plugin": SchemaCase(
+        CLUSTER,
+        _slots(_LOGICAL_SLOT),
+        _slots({**_LOGICAL_SLOT, "plugin": "test_decoding"}),
+        "plugin and database of a slot cannot change",
+    ),
+    "slot-database": SchemaCase(
+        CLUSTER, _slots(_LOGICAL_SLOT), _slots({"name": "a"}), "plugin and database of a slot cannot change"
     ),
     "wal-volume": SchemaCase(CLUSTER, {}, {"walStorage": {"size": "1Gi"}}, "cannot be added or removed"),
     "read-replicas-removed": SchemaCase(
@@ -644,6 +730,11 @@ UPDATED = {
         BACKUP, {"databaseRef": {"name": "shop"}}, {"databaseRef": {"name": "other"}}, "databaseRef is immutable"
     ),
     "restore-runs-once": SchemaCase(RESTORE, _RESTORE, {"into": "other"}, "create a new Restore"),
+    "restore-of-one-moment": SchemaCase(
+        RESTORE, _IN_PLACE, {"target": {"time": "2026-05-01T12:00:00Z"}}, "target is immutable"
+    ),
+    "undo-of-one-restore": SchemaCase(RESTORE, _UNDO_ON_MYSQL, {"undo": {"name": "other"}}, "undo is immutable"),
+    "restore-stays-in-place": SchemaCase(RESTORE, _IN_PLACE, {"only": _RESTORE["only"]}, "only is immutable"),
     "backup-source": SchemaCase(
         BACKUP,
         {"databaseRef": {"name": "shop"}},
@@ -687,6 +778,8 @@ PERMITTED = {
         {"deletionPolicy": "Delete", "retainUntil": "2027-01-01T00:00:00Z"},
         "",
     ),
+    "undo-confirmed": SchemaCase(RESTORE, _UNDO_ON_MYSQL, {"confirm": "0123456789ab"}, ""),
+    "restore-confirmed": SchemaCase(RESTORE, _IN_PLACE, {"confirm": "0123456789ab"}, ""),
     "cluster-backup": SchemaCase(CLUSTER, {}, _schedule(type="Incremental"), ""),
     "cluster-version-raised": SchemaCase(CLUSTER, {"version": "15"}, {"version": "17"}, ""),
 }

@@ -18,6 +18,7 @@ def paths_in(directory: Path, program: Sequence[str], port: int, instance: int) 
         accounts=directory / "accounts.sql",
         slices=directory / "slices",
         defaults=directory / "image.cnf",
+        time_zones=directory / "time-zones.sql",
         program=program,
         listen="127.0.0.1",
         host="127.0.0.1",

@@ -51,10 +51,22 @@ ACCOUNTS = "".join(
     for statement in (
         *statements(),
         # Nobody's but the tests'.
-        f"CREATE USER {TESTER}@'%' IDENTIFIED BY '{TESTER}'",
+        f"CREATE USER IF NOT EXISTS {TESTER}@'%' IDENTIFIED BY '{TESTER}'",
         f"GRANT ALL ON *.* TO {TESTER}@'%' WITH GRANT OPTION",
     )
 )
+TIME_ZONES = """
+TRUNCATE TABLE time_zone;
+START TRANSACTION;
+INSERT INTO time_zone (Use_leap_seconds) VALUES ('N');
+SET @time_zone_id= LAST_INSERT_ID();
+INSERT INTO time_zone_name (Name, Time_zone_id) VALUES ('Africa/Lagos', @time_zone_id);
+INSERT INTO time_zone_transition_type (Time_zone_id, Transition_type_id, Offset, Is_DST, Abbreviation) VALUES
+ (@time_zone_id, 0, 3600, 0, 'WAT')
+;
+COMMIT;
+"""
+"""One zone, as mysql_tzinfo_to_sql writes it."""
 _TIMEOUT_SECONDS = 150.0  # seconds: the machine may have thirty other things to do
 
 
@@ -204,19 +216,21 @@ class MemberProcess:
             return [ask(statement) for statement in statements][-1]
 
     @contextlib.contextmanager
-    def session(self) -> Generator[Callable[[str], Sequence[Sequence[Any]]]]:
-        """A client that stays for a while, and gets the rows of each statement."""
+    def session(
+        self, user: str = TESTER, read_seconds: float = 20
+    ) -> Generator[Callable[[str], Sequence[Sequence[Any]]]]:
+        """A client that stays for a while, and gets the rows of each statement. Its password is its name."""
         trust = ssl.create_default_context()
         trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
         connection = pymysql.connect(
             host="127.0.0.1",
             port=self.port,
-            user=TESTER,
-            password=TESTER,
+            user=user,
+            password=user,
             ssl=trust,
             autocommit=True,
             connect_timeout=5,
-            read_timeout=20,
+            read_timeout=read_seconds,
         )
 
         def ask(statement: str) -> Sequence[Sequence[Any]]:
@@ -418,6 +432,7 @@ def mount_files(directory: Path, root: Path, servers: CertificateAuthority, clie
         "innodb_flush_method = nosync\ninnodb_buffer_pool_size = 64M\ninnodb_redo_log_capacity = 16M\n"
         "performance_schema_max_digest_length = 0\ntable_open_cache = 400\n"
     )
+    (directory / "time-zones.sql").write_text(TIME_ZONES)
     _show(directory, servers)
     _mount(directory / "peer", *clients.issue("steersman_replication"), clients.certificate)
     _chown(directory)

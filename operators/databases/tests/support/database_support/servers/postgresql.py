@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +24,7 @@ from database_support.servers.process import (
 )
 from database_support.servers.real_server import ADMINISTRATOR, RealServer
 from steersman_databases.engines import ServerEndpoint, SqlCredentials
-from steersman_databases.engines.pool import ServerSessions
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.postgresql.sql.engine import PostgreSQLSqlEngine
 from steersman_databases.engines.server import DatabaseServer, Login, TLSMode, Verification
 from steersman_databases.engines.sql.desired import DesiredDatabase, DesiredUser
@@ -182,15 +182,16 @@ def initialise(directory: Path, programs: Path) -> list[str]:
     ]
 
 
-def start_postgresql(programs: Path | None = None) -> Generator[RealPostgreSQLServer]:
+def start_postgresql(
+    programs: Path | None = None, parameters: Mapping[str, str] | None = None
+) -> Generator[RealPostgreSQLServer]:
     """A server of the programs in a directory; of the newest that are installed unless given."""
     programs = programs or newest_programs()
     endpoint = ServerEndpoint("127.0.0.1", free_port())
     with data_directory() as directory:
         command = initialise(directory, programs)
-        process = DatabaseServerProcess(
-            directory, [*command, f"-cport={endpoint.port}", f"-clisten_addresses={endpoint.host}"]
-        )
+        options = {"port": endpoint.port, "listen_addresses": endpoint.host, **(parameters or {})}
+        process = DatabaseServerProcess(directory, [*command, *(f"-c{n}={v}" for n, v in options.items())])
         try:
             process.wait_for(endpoint)
             server = RealPostgreSQLServer(endpoint, process.log, programs)

@@ -18,8 +18,8 @@ from database_support.servers.matrix import WHOLE_MATRIX
 from database_support.servers.postgresql import RealPostgreSQLServer, compose
 from database_support.servers.real_server import ADMINISTRATOR
 from steersman_databases.engines import SqlCredentials
-from steersman_databases.engines.pool import ServerSessions
-from steersman_databases.engines.postgresql.sql import system_accounts
+from steersman_databases.engines.connection.pool import ServerSessions
+from steersman_databases.engines.postgresql.sql.accounts import system_accounts
 from steersman_databases.engines.postgresql.sql.engine import PostgreSQLSqlEngine
 from steersman_databases.engines.server import DatabaseServer, Login, TLSMode, Verification
 from steersman_databases.engines.sql.desired import DesiredDatabase, DesiredUser, OwnershipMark, PasswordDirective

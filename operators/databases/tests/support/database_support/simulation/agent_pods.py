@@ -29,7 +29,7 @@ from steersman.meta import ObjectKey
 from steersman_agent import agent, kubernetes, log, publishing
 from steersman_agent.agent import Agent, PodCluster
 from steersman_agent.group import leader
-from steersman_agent.server import certificates, parameters, replica_health
+from steersman_agent.server import certificates, parameters, replica_health, service_settings, system_accounts
 from steersman_agent.server.process import ServerPaths
 from steersman_databases.engines.naming import CLUSTER_LABEL, INSTANCE_LABEL, ClusterNames
 from steersman_pod import api_client, rw_endpoints
@@ -40,7 +40,16 @@ _LOOP_INTERVAL_SECONDS = 1.1  # seconds between two looks of an agent
 _IDLE_AFTER_SECONDS = 30.0  # the same, where all is well and nothing has happened
 _ACTIVE_SECONDS = 5.0  # seconds in which it has read all anew, after something has happened
 _RESTART_DELAY_SECONDS = 2.0  # seconds until a container is started again
-_MODULES_WITH_TIME = (agent, certificates, replica_health, leader, parameters, publishing)
+_MODULES_WITH_TIME = (
+    agent,
+    certificates,
+    leader,
+    parameters,
+    publishing,
+    replica_health,
+    service_settings,
+    system_accounts,
+)
 
 
 class AgentFaults:
@@ -99,6 +108,10 @@ class AgentPods:
                 container = self._containers[uid] = AgentContainer(self, pod, directory)
                 if not is_fenced(pod):
                     container.start()
+
+    def restore(self, pvc_uid: str) -> None:
+        """Not played: the scenarios have no restores in place."""
+        raise NotImplementedError
 
     def is_stopped(self, pod: Pod) -> bool:
         """Whether nothing runs in it any more. It is told to end."""

@@ -11,12 +11,12 @@ from database_support.unit.fake_programs import SOURCE_SYSTEM
 from database_support.unit.job_runner import JobRunner
 from steersman.api.apps_v1 import Deployment, StatefulSet
 from steersman.api.batch_v1 import Job
-from steersman.api.core_v1 import Event, ObjectReference, PersistentVolumeClaim, Pod, Secret
+from steersman.api.core_v1 import Event, ObjectReference, PersistentVolumeClaim, Pod, PodSpec, Secret
 from steersman.client import Client, MergePatch
 from steersman.errors import AlreadyExists, Conflict, NotFound
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference, to_builtins
 from steersman.observability.runtime import Clock
-from steersman_databases.cluster.state import AWAITING_RECOVERY
+from steersman_databases.cluster.state import AWAITING_RECOVERY, RESTORING
 from steersman_databases.engines.naming import INSTANCE_LABEL
 from steersman_databases.features.major_upgrade.specs import JOB_LABEL
 from steersman_testing import InMemoryApiServer
@@ -33,6 +33,10 @@ class PodProcesses(Protocol):
 
     def state(self) -> object:
         """Another each time that there is something to look at beside what stands in Kubernetes."""
+        ...
+
+    def restore(self, pvc_uid: str) -> None:
+        """Fill a volume with earlier data of the cluster."""
         ...
 
     def is_stopped(self, pod: Pod) -> bool:
@@ -148,6 +152,7 @@ class ClusterKubelet:
             if v.persistent_volume_claim
         }
         assert AWAITING_RECOVERY not in claim.metadata.labels, f"{key} is started before {claim.key} is recovered"
+        assert RESTORING not in claim.metadata.annotations, f"{key} is started before {claim.key} is restored"
         assert claim.metadata.name not in claimed, f"{key} is started while an upgrade writes to {claim.key}"
         if self._hosts.pod_rejection:
             name = stateful.metadata.name
@@ -170,7 +175,7 @@ class ClusterKubelet:
             finalizers=("kubelet.test/ends",),
         )
         try:
-            pod = await self._client.create(Pod(metadata=metadata, spec=template.spec))
+            pod = await self._client.create(Pod(metadata=metadata, spec=self._admitted(template.spec)))
         except AlreadyExists:
             return
         if self._hosts.unschedulable & set(pod.spec.node_selector.values()):
@@ -178,7 +183,7 @@ class ClusterKubelet:
             body = {"status": {"phase": "Pending", "conditions": nowhere}}
             await self._client.patch(Pod, key, MergePatch(body), subresource="status")
             return
-        image = pod.spec.containers[0].image or ""
+        image = template.spec.containers[0].image or ""
         if image in self._hosts.crashing:
             container = {"name": "server", "image": image, "imageID": "", **self._hosts.crashing[image]}
             body = {"status": {"phase": "Running", "containerStatuses": [container]}}
@@ -192,6 +197,12 @@ class ClusterKubelet:
         said = {"phase": "Running", **addresses, "conditions": ready, "containerStatuses": [began]}
         await self._client.patch(Pod, key, MergePatch({"status": said}), subresource="status")
 
+    def _admitted(self, spec: PodSpec) -> PodSpec:
+        """Rewrite the images, as the webhook of a mirror registry does."""
+        prefix = self._hosts.registry_prefix
+        containers = tuple(msgspec.structs.replace(c, image=f"{prefix}{c.image}") for c in spec.containers)
+        return msgspec.structs.replace(spec, containers=containers)
+
     async def _run(self, job: Job) -> None:
         """A Job's pod, from its start to its end: the upgrade's gives the volume other data, or leaves it alone."""
         await self._jobs.record_start(job)
@@ -202,7 +213,7 @@ class ClusterKubelet:
             await self._jobs.block_pod(job, {} if isinstance(status, str) else status)
             return
         number, said = job.metadata.labels.get(INSTANCE_LABEL), self._hosts.upgrade_fails
-        if number is not None and job.metadata.name.endswith(("-recovery", "-final-backup")):
+        if number is not None and not job.metadata.name.endswith("-upgrade"):
             await self._run_program(job, number)
             return
         if number is None:
@@ -223,14 +234,18 @@ class ClusterKubelet:
 
     async def _run_program(self, job: Job, number: str) -> None:
         """Recover a volume, or take the final backup of one, while no server uses it."""
-        cluster, _, program = job.metadata.name.removesuffix("-backup").rpartition("-")
+        cluster, program = _program_of(job)
         pvc = self._server.read(PersistentVolumeClaim, ObjectKey(job.key.namespace, f"data-{cluster}-{number}"))
         if pvc is None:
             return
         running = {p.metadata.labels.get(INSTANCE_LABEL) for p in self._server.read_all(Pod)}
         assert number not in running, f"a server runs on {pvc.key} beside {job.key}"
         programs, volume = self._hosts.programs, self._hosts.volumes.get(pvc.metadata.uid, FakeVolume())
-        if program == "recovery":
+        if program == "restore":
+            report, exit_code = programs.recover(pvc.metadata.name)
+            if exit_code == 0:
+                self._members.restore(pvc.metadata.uid)
+        elif program == "recovery":
             report, exit_code = programs.recover(pvc.metadata.name)
             if exit_code == 0:
                 self._hosts.volumes[pvc.metadata.uid] = FakeVolume(SOURCE_SYSTEM, 3, major="17")
@@ -283,3 +298,13 @@ class ClusterKubelet:
             await self._client.patch(Pod, pod.key, MergePatch({"metadata": {"finalizers": None}}))
         except (NotFound, Conflict):
             return
+
+
+def _program_of(job: Job) -> tuple[str, str]:
+    """The cluster and the program of a Job on the volume of an instance."""
+    name = job.metadata.name
+    for program in ("recovery", "final-backup"):
+        if name.endswith(f"-{program}"):
+            return name.removesuffix(f"-{program}"), program
+    cluster, program, _ = name.rsplit("-", 2)
+    return cluster, program

@@ -42,6 +42,8 @@ ELSEWHERE = [
         "encoding",
         "collation",
         "characterType",
+        "localeProvider",
+        "locale",
         # Without an object store, a required final backup holds up the deletion; its own tests have the store.
         "backup",
         # Their own tests fill volumes and move the clock.
@@ -69,6 +71,7 @@ def hints(engine: str, deletion_policy: str) -> Hints:
         examples={
             "spec.version": [*VERSIONS.values(), "9"],
             "spec.databaseName": ["orders", 'The "orders"; of Köln', "template1", "mysql", "x" * 64],
+            "spec.monitoring.slowStatementThreshold": ["1s", "250ms"],
             "spec.username": ["alice", "Älice's", "postgres", "root", "y" * 63],
         },
         bad={"spec.version": ["16", "latest"]},

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from database_support.simulation.mysql_group import PLUGIN, SimulatedMysqld, SimulatedServers, server_error
 from steersman_agent.group.group_status import LocalServer, ServerQueryFailed, ServerStatus
@@ -52,6 +53,17 @@ class SimulatedLocalServer(LocalServer):
         """See ``LocalServer.values_of``."""
         self._require()
         return {name: self._mysqld.variables[name] for name in names if name in self._mysqld.variables}
+
+    def kept_rows(self, statement: str) -> Sequence[Sequence[Any]]:
+        """Return healthy accounts, and service variables as an unmodified server has them."""
+        self._require()
+        if "FROM mysql.user" in statement:
+            return [("root@localhost",)]
+        if names := re.findall(r"@@GLOBAL\.(\w+)", statement):
+            read_only = 0 if self.query_status().is_primary else 1
+            defaults = {"offline_mode": 0, "init_connect": "", "super_read_only": read_only, "read_only": read_only}
+            return [[defaults[name] for name in names]]
+        return [(0,)]
 
     def applier_error(self) -> int:
         """See ``LocalServer.applier_error``."""

@@ -28,8 +28,8 @@ from steersman_databases.api import (
     PostgreSQLCluster,
     Restore,
 )
-from steersman_databases.api.backup_common import ARCHIVE_PATH_ANNOTATION
-from steersman_databases.cluster.engine_parts import EngineParts
+from steersman_databases.api.backups.backup_common import ARCHIVE_PATH_ANNOTATION
+from steersman_databases.cluster.parts.engine_parts import EngineParts
 from steersman_databases.cluster.state import is_retired
 from steersman_databases.engines import ServerEndpoint, SqlCredentials
 from steersman_databases.engines.errors import ServerUnreachable
@@ -45,6 +45,7 @@ from steersman_databases.engines.naming import OPERATOR_ROLE, ROLE_LABEL, Cluste
 from steersman_databases.features.backup.archive_objects import ARCHIVE_UID_ANNOTATION
 from steersman_databases.features.services.endpoint_slices import LEADER_TERM_ANNOTATION
 from steersman_databases.setup import setup
+from steersman_databases.specs.data_secrets import DATA_IDENTITY_ANNOTATION
 from steersman_testing import World, fault_point, simulate
 from steersman_testing.simulation import SimulationReport
 from steersman_testing.virtual_clock import VirtualClock
@@ -141,6 +142,7 @@ def without_nondeterminism(obj: dict[str, Any]) -> dict[str, Any]:
         ARCHIVE_PATH_ANNOTATION,
         ARCHIVE_UID_ANNOTATION,
         "databases.steersman.dev/group-name",
+        DATA_IDENTITY_ANNOTATION,
     )
     annotations: dict[str, str] = metadata.get("annotations") or {}
     kept = {k: v for k, v in annotations.items() if k not in left_out}
@@ -168,7 +170,7 @@ def _whoever_leads(obj: dict[str, Any]) -> dict[str, Any] | None:
 def _status(told: dict[str, Any]) -> dict[str, Any]:
     members = [{k: m[k] for k in ("name", "ready", "fenced") if k in m} for m in told.get("members") or ()]
     conditions = [{**c, "message": ""} for c in told.get("conditions") or ()]
-    left_out = ("primary", "lastPrimary", "lastSwitchover", "backup")
+    left_out = ("primary", "lastPrimary", "lastSwitchover", "backup", "dataIdentity")
     kept = {k: v for k, v in told.items() if k not in left_out}
     return {**kept, "members": members, "conditions": conditions}
 

@@ -27,12 +27,12 @@ from steersman_databases.api import (
     PostgreSQLClusterSpec,
     Restore,
 )
-from steersman_databases.api.automation import AutogrowSettings
-from steersman_databases.api.backup_common import ARCHIVE_PATH_ANNOTATION, BackupReference, RecoverySettings
+from steersman_databases.api.autopilot.automation import AutogrowSettings
+from steersman_databases.api.backups.backup_common import ARCHIVE_PATH_ANNOTATION, BackupReference, RecoverySettings
 from steersman_databases.api.cluster_common import SqlReferences, VolumeSettings
 from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb
 from steersman_databases.api.references import KeySelector
-from steersman_databases.cluster.engine_parts import EngineParts
+from steersman_databases.cluster.parts.engine_parts import EngineParts
 from steersman_databases.cluster.state import is_retired
 from steersman_databases.engines import ServerEndpoint
 from steersman_databases.engines.naming import ClusterNames
@@ -40,6 +40,7 @@ from steersman_databases.engines.postgresql.cluster_engine import PostgreSQLEngi
 from steersman_databases.engines.postgresql.ha.backend import SWITCHOVER_VERSION_ANNOTATION
 from steersman_databases.features.backup.archive_objects import ARCHIVE_UID_ANNOTATION
 from steersman_databases.features.in_place_resize.model import RESIZE
+from steersman_databases.features.parameters.changes import RECORD_KEY
 from steersman_databases.features.storage.usage import GROWN, USAGE
 from steersman_databases.setup import setup
 from steersman_testing import World, simulate
@@ -78,11 +79,20 @@ def _without_versions(obj: dict[str, Any]) -> dict[str, Any] | None:
     metadata: dict[str, Any] = obj["metadata"]
     annotations: dict[str, str] = metadata.get("annotations") or {}
     kept = {k: v for k, v in annotations.items() if k not in _ANNOTATIONS_OF_RUN}
+    if "config" in kept:
+        kept["config"] = _without_changes(kept["config"])
     adjusted = {**obj, "metadata": {**metadata, "annotations": kept}}
     status: dict[str, Any] = obj.get("status") or {}
     if not _STATUS_OF_RUN.isdisjoint(status):
         adjusted["status"] = {k: v for k, v in status.items() if k not in _STATUS_OF_RUN}
     return adjusted
+
+
+def _without_changes(config: str) -> str:
+    """Return the settings without the times at which they were changed."""
+    settings: dict[str, Any] = json.loads(config)
+    settings.get(RECORD_KEY, {}).pop("changed", None)
+    return json.dumps({key: value for key, value in settings.items() if key != RECORD_KEY or value})
 
 
 def _setup(manager: Manager, hosts: FakeHosts) -> None:

@@ -17,8 +17,8 @@ from steersman.client import MergePatch
 from steersman.manager import Manager
 from steersman.meta import ObjectKey, ObjectMeta, decode_builtins, find_condition
 from steersman_databases.api import Backup, BackupSpec, BackupStore, BackupStoreSpec
-from steersman_databases.api.backup import BackupClusterReference
-from steersman_databases.api.backup_common import BackupSettings
+from steersman_databases.api.backups.backup import BackupClusterReference
+from steersman_databases.api.backups.backup_common import BackupSettings
 from steersman_databases.features.backup.specs import job_state
 from steersman_databases.features.backup_store.access import StoreAccess
 from steersman_databases.features.backup_store.layout import ArchiveIdentity

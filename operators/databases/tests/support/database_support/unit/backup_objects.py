@@ -9,9 +9,9 @@ from steersman.api.apply import core, meta
 from steersman.client import Client
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta
 from steersman_databases.api import Backup, BackupSpec, BackupStatus, BackupStore, BackupStoreSpec
-from steersman_databases.api.backup import BackupClusterReference
-from steersman_databases.api.backup_common import BackupSettings, StoreReference
-from steersman_databases.api.backup_store import (
+from steersman_databases.api.backups.backup import BackupClusterReference
+from steersman_databases.api.backups.backup_common import BackupSettings, StoreReference
+from steersman_databases.api.backups.backup_store import (
     S3Location,
     StoreCredentials,
     StoreEncryption,

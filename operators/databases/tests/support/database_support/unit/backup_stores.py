@@ -69,6 +69,7 @@ class StoresHarness:
 
     runtime: Runtime = field(default_factory=virtual_runtime)
     probe: FakeProbe = field(default_factory=FakeProbe)
+    serve_webhooks: bool = True
 
     def __post_init__(self) -> None:
         self.server = InMemoryApiServer(self.runtime)
@@ -81,7 +82,9 @@ class StoresHarness:
         """The controller while it runs, with the permissions that it declares."""
         manager = Manager(
             self.server.as_user(OPERATOR),
-            ManagerOptions(name="steersman-databases", graceful_shutdown_timeout=0),
+            ManagerOptions(
+                name="steersman-databases", graceful_shutdown_timeout=0, serve_webhooks=self.serve_webhooks
+            ),
             self.runtime,
         )
         setup_backup_stores(manager, self.probe)

@@ -13,6 +13,7 @@ from database_support.fake_server.engine import InMemorySqlEngine
 from database_support.setting_catalogs import CATALOGS
 from database_support.simulation.cluster_kubelet import ClusterKubelet
 from database_support.unit.fake_patroni import FakeHosts, FakePatroniBackend
+from database_support.unit.shared_start import shared_start
 from steersman.api.apply import core, meta
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
@@ -32,7 +33,7 @@ from steersman_databases.api import (
     Restore,
 )
 from steersman_databases.api.database_user import DatabaseUser
-from steersman_databases.cluster.engine_parts import EngineParts
+from steersman_databases.cluster.parts.engine_parts import EngineParts
 from steersman_databases.engines.cluster_engine import SettingCatalog, SettingValidation, UpgradeInventory
 from steersman_databases.engines.errors import ServerUnreachable, SqlFailed
 from steersman_databases.engines.naming import INSTANCE_LABEL, SUPERUSER_ROLE, VERSION_LABEL, ClusterNames
@@ -68,6 +69,7 @@ class ClusterHarness:
     """Where the log of the primary begins."""
     wal_queries: int = 0
     inventory: UpgradeInventory = field(default_factory=UpgradeInventory)
+    serve_webhooks: bool = True
 
     def __post_init__(self) -> None:
         self.server = InMemoryApiServer(self.runtime)
@@ -173,6 +175,11 @@ class ClusterHarness:
         """The parameters that Patroni is told."""
         return self.shared_configuration()["postgresql"]["parameters"]
 
+    def parameter_trials(self) -> dict[str, Any]:
+        """The operator's record next to the configuration, without the changes of the last day."""
+        recorded: dict[str, Any] = self.shared_configuration().get("steersman", {})
+        return {key: value for key, value in recorded.items() if key != "changed"}
+
     def pod_of(self, server: DatabaseServer) -> Pod:
         """The pod that runs it."""
         return next(p for p in self.server.read_all(Pod) if p.status.pod_ip == server.endpoint.host)
@@ -181,6 +188,17 @@ class ClusterHarness:
         """Creates the cluster orders."""
         metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
         return await self.client.create(self.kind(metadata=metadata, spec=self.spec(**spec)))
+
+    @shared_start
+    async def create_ready(self, ready: int | None = None, /, **spec: Any) -> None:
+        """Create the cluster and wait until it is ready.
+
+        Args:
+            ready: number of ready instances. Defaults to any.
+            spec: fields of the cluster.
+        """
+        await self.create(**spec)
+        await self.ready(ready)
 
     async def change(self, **spec: Any) -> None:
         """Patches its spec; names are the wire's."""
@@ -307,7 +325,9 @@ class ClusterHarness:
         It may do what its generated role allows, and must not be refused anything.
         """
         await self.client.apply(core.Namespace(metadata=meta.ObjectMeta(name="kube-system")))
-        options = ManagerOptions(name="steersman-databases", graceful_shutdown_timeout=0)
+        options = ManagerOptions(
+            name="steersman-databases", graceful_shutdown_timeout=0, serve_webhooks=self.serve_webhooks
+        )
         manager = Manager(transport or self.server.as_user(OPERATOR), options, self.runtime)
         self.setup(manager)
         self.server.grant(OPERATOR, cluster_role("steersman-databases", manager.permissions))

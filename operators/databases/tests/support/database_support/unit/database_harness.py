@@ -10,6 +10,7 @@ from typing import Any
 
 from database_support.fake_server.server import FakeServer
 from database_support.unit.kubelet import DatabaseKubelet, RunningServers
+from database_support.unit.shared_start import shared_start
 from steersman.api.core_v1 import PersistentVolumeClaim, Secret
 from steersman.client import Client, HttpRequest, HttpResponse, MergePatch
 from steersman.errors import ConnectionFailed
@@ -106,6 +107,12 @@ class DatabaseHarness:
         fields.setdefault("storage_size", Quantity("1Gi"))
         metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
         return await self.client.create(Database(metadata=metadata, spec=DatabaseSpec(**fields)))
+
+    @shared_start
+    async def create_ready(self, **spec: Any) -> None:
+        """Create the ``Database`` orders and wait until it is ready."""
+        await self.create(**spec)
+        await self.ready()
 
     async def change(self, **spec: Any) -> None:
         """Patches its spec; names are the wire's."""

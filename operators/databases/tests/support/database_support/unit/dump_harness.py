@@ -16,8 +16,8 @@ from steersman.api.core_v1 import ConfigMap
 from steersman.manager import Manager
 from steersman.meta import Condition, FrozenDict, ObjectKey, ObjectMeta, decode_builtins, find_condition
 from steersman_databases.api import Backup, BackupSpec, BackupStore, BackupStoreSpec, Database
-from steersman_databases.api.backup import BackupDatabaseReference
-from steersman_databases.api.backup_common import StoreReference
+from steersman_databases.api.backups.backup import BackupDatabaseReference
+from steersman_databases.api.backups.backup_common import StoreReference
 from steersman_databases.features.backup.model import TRIGGER_LABEL
 from steersman_databases.features.backup.specs import job_state
 from steersman_databases.setup import setup

@@ -52,6 +52,8 @@ class FakeMember:
     epoch: int = 0
     started_with: dict[str, str] = field(default_factory=dict[str, str])
     joining: bool = False
+    restored: bool = False
+    """True for data that a restore in place brought back, and copies of them."""
     diverged: bool = False
     """What the group has cannot be applied to its data."""
 
@@ -67,6 +69,8 @@ class FakeGroup:
     name: str = ""
     """The group's, by which its transactions are numbered."""
     primary: str = ""
+    serving: list[bool] = field(default_factory=list[bool])
+    """For each round with a primary, whether its data are restored."""
     founded: list[str] = field(default_factory=list[str])
     initialised: int = 0
     restarts: list[str] = field(default_factory=list[str])
@@ -74,12 +78,16 @@ class FakeGroup:
     rejecting: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """What servers refuse as they run."""
     failing: dict[str, str] = field(default_factory=dict[str, str])
+    write_errors: dict[str, str] = field(default_factory=dict[str, str])
+    """Errors of writes by pod, reported while it is the primary."""
     """What pods try in vain."""
     restored: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """What pods say that they have taken back."""
     rejects_switchover: set[str] = field(default_factory=set[str])
     switchover_requests: list[str] = field(default_factory=list[str])
     history: list[str] = field(default_factory=list[str])
+    hanging: set[str] = field(default_factory=set[str])
+    """Pods that do not end."""
     unreachable: set[str] = field(default_factory=set[str])
     """Pods that say nothing, nor start anything."""
     writes: bool = True
@@ -132,11 +140,27 @@ class FakeAgents:
 
     def state(self) -> object:
         """What is asked of servers, and what tests do to them."""
-        return len(self._farm.restarts), len(self._farm.unreachable), self._farm.writes, len(self._farm.failing_start)
+        return (
+            len(self._farm.restarts),
+            len(self._farm.unreachable),
+            len(self._farm.hanging),
+            self._farm.writes,
+            len(self._farm.failing_start),
+            len(self._farm.write_errors),
+        )
+
+    def restore(self, pvc_uid: str) -> None:
+        """Implements ``PodProcesses``. Only the first transaction of the group is restored."""
+        number = len(self._farm.servers)
+        self._farm.servers[pvc_uid] = FakeMember(
+            uuid=f"{number:08d}-3333-0000-0000-000000000000",
+            gtids=GtidSet.parse(f"{self._farm.name}:1"),
+            restored=True,
+        )
 
     def is_stopped(self, pod: Pod) -> bool:
-        """At once."""
-        return True
+        """At once, unless it hangs."""
+        return pod.metadata.name not in self._farm.hanging
 
     async def sync(self) -> None:
         """One tick of each."""
@@ -193,6 +217,7 @@ class FakeAgents:
         await self._carry_out(decision, view, agreed, server, names)
         await self._publish(pod, server, agreed, view, decision)
         if server.group_number and server.uuid == farm.primary:
+            farm.serving.append(server.restored)
             await self._publish_leader(pod, server, agreed, names)
 
     def _view(self, pod: Pod, server: FakeMember, agreed: group_config.GroupConfig) -> GroupView:
@@ -250,6 +275,7 @@ class FakeAgents:
                 donor = farm.online()[0]
                 number = len(farm.servers)
                 server.uuid, server.gtids = f"{number:08d}-2222-0000-0000-{me.instance:012d}", donor.gtids
+                server.restored = donor.restored
             case "Start":
                 if not farm.failing_start & set(agreed.parameters.items()):
                     server.is_running, server.started_with = True, dict(agreed.parameters)
@@ -339,11 +365,13 @@ class FakeAgents:
         farm, me = self._farm, self._own_member(pod, server)
         online = me.state == "Online"
         more: dict[str, Any] = {"reason": decision.reason, "version": server.version, "diverged": server.diverged}
+        more |= farm.images.reported_contract(pod)
         more |= self._settings(server, agreed.parameters)
         if not server.is_running and farm.failing_start & set(agreed.parameters.items()):
             more["startError"] = "[ERROR] unknown variable"
         if pod.metadata.name in farm.failing:
             more["failingOperation"] = farm.failing[pod.metadata.name]
+        more["writeError"] = farm.write_errors.get(pod.metadata.name, "") if me.primary else ""
         more["restoredParameters"] = farm.restored.get(pod.metadata.name)
         if online:
             more |= {"majority": True, "applyQueue": 0}

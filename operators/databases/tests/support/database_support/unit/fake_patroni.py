@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from database_support.fake_server.engine import InMemoryServer
@@ -42,6 +42,8 @@ class FakeVolume:
     timeline: int = 0
     broken: bool = False
     major: str = ""
+    restored: bool = False
+    """True for data that a restore in place brought back, and copies of them."""
 
 
 @dataclass
@@ -57,11 +59,15 @@ class FakeHosts:
     addresses: int = 0
     """How many were given to pods."""
     history: list[str] = field(default_factory=list[str])
+    serving: list[tuple[str, bool]] = field(default_factory=list[tuple[str, bool]])
+    """Clusters that served in each round, and whether their data are restored."""
     unschedulable: set[str] = field(default_factory=set[str])
     crashing: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     """Of images that do not run, what a kubelet says of their containers."""
     pod_rejection: str = ""
     """In what words the API server refuses pods; it takes them where this is empty."""
+    registry_prefix: str = ""
+    """Prefix that admission adds to images of pods."""
     failing_start: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Parameters and values with which no server starts."""
     unreadable_values: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -107,6 +113,8 @@ class FakeHosts:
     loaded: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     lagging: set[str] = field(default_factory=set[str])
     """Pods whose servers do not follow: their log ends at `STRAYED`, that of the others at `WRITTEN`."""
+    stuck: set[str] = field(default_factory=set[str])
+    """Pods whose servers stream and receive nothing."""
     unreadable: list[str] = field(default_factory=list[str])
     """Servers that were started on data of another version."""
     images: PulledImages = field(default_factory=PulledImages)
@@ -147,6 +155,11 @@ class FakePatroni:
     def state(self) -> object:
         """Beside what stands in Kubernetes, who follows no more, and whether servers start."""
         return frozenset(self._hosts.lagging), self._hosts.restarting
+
+    def restore(self, pvc_uid: str) -> None:
+        """Implements ``PodProcesses``."""
+        source = next(volume for volume in self._hosts.volumes.values() if volume.system)
+        self._hosts.volumes[pvc_uid] = FakeVolume(source.system, 7, major="17", restored=True)
 
     def is_stopped(self, pod: Pod) -> bool:
         """At once, where it does not hang."""
@@ -240,6 +253,9 @@ class FakePatroni:
 
     async def _elect(self, names: ClusterNames, usable: Sequence[Pod], settings: Mapping[str, Any]) -> Pod | None:
         sync = self._annotations(names.dcs_sync)
+        position = self._annotations(names.dcs_leader).get("optime")
+        # Restored data end before the recorded position.
+        usable = [p for p in usable if position is None or not self._volume(p).restored]
         allowed = {*sync.get("sync_standby", "").split(","), sync.get("leader")}
         if settings.get("synchronous_mode") and sync.get("leader"):
             usable = [p for p in usable if p.metadata.name in allowed]
@@ -268,13 +284,14 @@ class FakePatroni:
             if volume.major not in ("", _major(pod)):
                 self._hosts.unreadable.append(f"{pod.metadata.name} of {_major(pod)} on data of {volume.major}")
                 continue
-            self._hosts.volumes[self._claim_uid(pod)] = FakeVolume(data.system, data.timeline, major=data.major)
+            self._hosts.volumes[self._claim_uid(pod)] = replace(data)
             if pod is leader:
                 await self._publish(pod, "primary", "running", data.timeline, settings)
             else:
                 if pod.metadata.name not in self._hosts.lagging:
                     streaming.append(pod.metadata.name)
                 await self._publish(pod, "replica", "running", data.timeline, settings)
+        self._hosts.serving.append((names.key.name, data.restored))
         chosen = streaming if settings.get("synchronous_mode") else []
         note = {"leader": leader.metadata.name, "sync_standby": ",".join(chosen)}
         await self._annotate(names.dcs_sync, note if chosen else {"leader": None, "sync_standby": None})
@@ -309,23 +326,31 @@ class FakePatroni:
             runs = self._hosts.running.setdefault(pod.metadata.uid, wanted)
         if self._hosts.failing_start & set(runs.items()):
             # The real one tries again and again, each time with what is written then.
-            runs = self._hosts.running[pod.metadata.uid] = wanted
-            state = "start failed" if self._hosts.failing_start & set(runs.items()) else state
+            runs = wanted
+            if self._hosts.failing_start & set(runs.items()) or self._hosts.cannot_start_with(told):
+                del self._hosts.running[pod.metadata.uid]
+                state = "start failed"
+            else:
+                self._hosts.running[pod.metadata.uid] = wanted
         differ = sorted(k for k in {*runs, *wanted} if runs.get(k) != wanted.get(k))
         reason = {k: {"old_value": runs.get(k, ""), "new_value": wanted.get(k, "")} for k in differ}
         said: dict[str, Any] = {
             "role": role,
             "state": state,
             "timeline": timeline,
-            "tags": {"version": self._hosts.images.version(pod, f"{_major(pod)}.6")},
+            "tags": {
+                "version": self._hosts.images.version(pod, f"{_major(pod)}.6"),
+                **self._hosts.images.reported_contract(pod),
+            },
         }
         if reason:
             said |= {"pending_restart": True, "pending_restart_reason": reason}
         strays = pod.metadata.name in self._hosts.lagging
         if role == "replica":
             said["replication_state"] = "in archive recovery" if strays else "streaming"
-        if self._hosts.lagging:
-            said["xlog_location"] = DIVERGED_POSITION if strays else PRIMARY_POSITION
+        if self._hosts.lagging or self._hosts.stuck:
+            behind = strays or pod.metadata.name in self._hosts.stuck
+            said["xlog_location"] = DIVERGED_POSITION if behind else PRIMARY_POSITION
         note = json.dumps(said, sort_keys=True)
         ready = state == "running" and not strays
         labelled = pod.metadata.labels.get(ROLE_LABEL) == role

@@ -16,7 +16,7 @@ from steersman.meta import Quantity
 from steersman_databases.engines.naming import INSTANCE_LABEL
 from steersman_databases.features.storage.usage import USAGE
 from steersman_instance.volumes.report import VolumeReporter
-from steersman_instance.volumes.wal_retention import Retainer
+from steersman_instance.volumes.wal_retention import InactiveSlot, Retainer
 
 _FILE_SYSTEM_PART = 0.95
 _STEP_SECONDS = 1.0
@@ -25,11 +25,14 @@ _STEP_SECONDS = 1.0
 class FixedRetention:
     """A cause of full WAL volumes, as an agent finds it."""
 
-    def __init__(self, retainer: Retainer) -> None:
-        self._retainer, self.needed = retainer, False
+    def __init__(self, retainer: Retainer, slot: InactiveSlot | None = None) -> None:
+        self._retainer, self._slot, self.needed = retainer, slot, False
 
     def largest(self, used: int) -> Retainer | None:
         return self._retainer
+
+    def inactive_slot(self, used: int) -> InactiveSlot | None:
+        return self._slot
 
 
 @dataclass

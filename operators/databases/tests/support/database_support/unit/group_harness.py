@@ -15,7 +15,7 @@ from steersman.controller import ReconcilerContext
 from steersman.manager import Manager
 from steersman.meta import ObjectKey
 from steersman_databases.api import MySQLCluster, MySQLClusterSpec
-from steersman_databases.cluster.engine_parts import EngineParts
+from steersman_databases.cluster.parts.engine_parts import EngineParts
 from steersman_databases.engines.cluster_engine import Setting, SettingCatalog
 from steersman_databases.engines.errors import ServerUnreachable
 from steersman_databases.engines.mysql.cluster_engine import MySQLEngine as MySQLServers

@@ -12,7 +12,7 @@ from steersman.api.core_v1 import Pod
 from steersman.client import Client
 from steersman.controller import ReconcilerContext
 from steersman.meta import ObjectKey, is_true
-from steersman_databases.cluster.engine_parts import EngineParts
+from steersman_databases.cluster.parts.engine_parts import EngineParts
 from steersman_databases.engines import ServerEndpoint, SqlCredentials, SqlEngine
 from steersman_databases.engines.mysql.cluster_engine import MySQLEngine as MySQLServers
 from steersman_databases.engines.naming import CLUSTER_LABEL, OPERATOR_ROLE, ROLE_LABEL, ClusterNames
@@ -85,6 +85,10 @@ class _BothEngines:
 
     patroni: fake_patroni.FakePatroni
     agents: unit_fake_group.FakeAgents
+
+    def restore(self, pvc_uid: str) -> None:
+        """Not played: these clusters are not restored in place."""
+        raise NotImplementedError
 
     def is_stopped(self, pod: Pod) -> bool:
         """See `cluster_kubelet.Members`."""

@@ -12,7 +12,7 @@ from steersman.client import MergePatch
 from steersman.controller import ReconcilerContext
 from steersman.meta import ObjectKey
 from steersman_databases.api.cluster_common import PoolerSettings
-from steersman_databases.cluster.engine_parts import EngineParts
+from steersman_databases.cluster.parts.engine_parts import EngineParts
 from steersman_databases.engines.server import ClientKeyPair, ServerEndpoint
 from steersman_databases.features.pooler.admin_console import Command
 

@@ -16,6 +16,16 @@ class PulledImages:
     pulled: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """What was pulled: by the reference, and by the pod or, where the node does not ask again, by its volume."""
 
+    contract: int | None = 1
+    """Contract of all images that start from now on. None as in images before the number."""
+    contracts: dict[str, int | None] = field(default_factory=dict[str, int | None])
+    """Contract of the images that run, by the pod."""
+
+    def reported_contract(self, pod: Pod) -> dict[str, int]:
+        """Return the report of a pod about its contract."""
+        contract = self.contracts.setdefault(pod.metadata.uid, self.contract)
+        return {} if contract is None else {"contract": contract}
+
     def version(self, pod: Pod, default: str) -> str:
         """Of the server in a pod; ``usual`` where nobody pushed its image."""
         server = pod.spec.containers[0]

@@ -15,7 +15,7 @@ from steersman.controller import ReconcilerContext
 from steersman.meta import ObjectKey, ObjectMeta, OwnerReference, to_builtins
 from steersman.observability.runtime import Clock
 from steersman_databases.api.read_replicas import ReadReplicasStatus
-from steersman_databases.cluster.engine_parts import EngineParts
+from steersman_databases.cluster.parts.engine_parts import EngineParts
 from steersman_databases.engines.errors import ServerUnreachable
 from steersman_databases.engines.naming import READ_REPLICA_LABEL
 from steersman_databases.engines.server import ServerEndpoint

@@ -10,6 +10,7 @@ from typing import Any
 from database_support.unit.backup_harness import BackupHarness, ReachableStore, backup_settings
 from database_support.unit.cluster_harness import KEY, NAMES
 from database_support.unit.job_runner import JobRunner
+from database_support.unit.shared_start import shared_start
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Secret
 from steersman.manager import Manager
@@ -97,28 +98,33 @@ class RestoreHarness(BackupHarness):
             copy_servers={"postgresql": self.copies.server, "mysql": self.copies.server},
         )
 
-    async def declare(self, **backup: Any) -> None:
+    @shared_start
+    async def declare(self, instances: int = 1, spec: Mapping[str, Any] | None = None, **backup: Any) -> None:
         """Create a cluster that archives.
 
         Args:
+            spec: further fields of the cluster.
             backup: further settings of ``spec.backup``.
         """
         await self.create_store()
-        await self.create(instances=1, backup=backup_settings(**backup))
+        await self.create(instances=instances, backup=backup_settings(**backup), **(spec or {}))
         await self.until("catalog", lambda: self.server.read(ConfigMap, NAMES.backup_catalog), 60)
         time = self.now_text()
         self.stored = [{"id": "20260101-000000F", "type": "Full", "start": time, "stop": time, "size": 9}]
         await self.report()
         await self.until("discovered", lambda: list(self.backups().values()) == ["Completed"], 60)
 
-    async def restore(self, name: str = NAME, only: Sequence[Mapping[str, str]] = (ITEM,), **fields: Any) -> None:
-        """Create a ``Restore`` of the cluster."""
+    async def restore(
+        self, name: str = NAME, only: Sequence[Mapping[str, str]] | None = (ITEM,), **fields: Any
+    ) -> None:
+        """Create a ``Restore`` of the cluster. With None it restores all of it in place."""
         spec = {
-            "clusterRef": {"name": KEY.name},
+            "clusterRef": {"name": KEY.name, "kind": self.kind.api_resource.kind},
             "target": {"time": "2026-01-01T00:00:00Z"},
-            "only": list(only),
+            **({} if only is None else {"only": list(only)}),
             **fields,
         }
+        spec = {field: value for field, value in spec.items() if value is not None}
         metadata = ObjectMeta(name=name, namespace=KEY.namespace)
         await self.client.create(Restore(metadata=metadata, spec=decode_builtins(spec, RestoreSpec)))
 
@@ -138,6 +144,29 @@ class RestoreHarness(BackupHarness):
     def restores(self) -> Sequence[Job]:
         """Jobs of restores that run."""
         return [j for j in self.jobs("restore") if job_state(j) == "Running"]
+
+    def plan_report(self) -> Mapping[str, object]:
+        """The plan of a restore, as the program reports it."""
+        return {
+            "backup": "20260101-000000F",
+            "timeline": 1,
+            "newestTimeline": 4,
+            "restoresTo": "2025-12-31T23:59:58Z",
+            "sizeBytes": 8192,
+        }
+
+    async def run_plans(self, result: Mapping[str, object] | None = None) -> int:
+        """Let all running Jobs of plans end. Return how many there were.
+
+        Args:
+            result: what their program reports. Defaults to success.
+        """
+        outcome = result or {"ok": True, "plan": self.plan_report()}
+        runner = JobRunner(self.server, self.client, self.hosts.sql, [])
+        running = [job for job in self.restores() if "-restore-plan-" in job.metadata.name]
+        for job in running:
+            await runner.finish_pod(job, json.dumps(outcome), 0 if outcome["ok"] else 3)
+        return len(running)
 
     def leftovers(self) -> list[str]:
         """Names of the objects of restores, besides failed Jobs with a time to live."""

@@ -49,6 +49,7 @@ class UsersHarness:
     runtime: Runtime = field(default_factory=virtual_runtime)
     servers: dict[ServerEndpoint, InMemoryServer] = field(default_factory=dict[ServerEndpoint, InMemoryServer])
     target: str | None = None
+    serve_webhooks: bool = True
 
     def __post_init__(self) -> None:
         self.server = InMemoryApiServer(self.runtime)
@@ -185,7 +186,9 @@ class UsersHarness:
         """
         for name in ("kube-system", "default"):
             await self.namespace(name)
-        options = ManagerOptions(name="steersman-databases", graceful_shutdown_timeout=0)
+        options = ManagerOptions(
+            name="steersman-databases", graceful_shutdown_timeout=0, serve_webhooks=self.serve_webhooks
+        )
         manager = Manager(transport or self.server.as_user(OPERATOR), options, self.runtime)
         self.setup(manager)
         self.server.grant(OPERATOR, cluster_role("steersman-databases", manager.permissions))

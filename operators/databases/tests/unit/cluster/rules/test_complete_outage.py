@@ -19,8 +19,7 @@ from steersman_testing import virtual_time
 async def test_complete_outage_recovers_automatically() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.kill("orders-0", "orders-1", "orders-2")
         await world.until("founded", lambda: world.fake_group.founded == ["orders-0", "orders-0"])
         await world.ready(3)
@@ -31,8 +30,7 @@ async def test_complete_outage_recovers_automatically() -> None:
 async def test_never_started_instance_does_not_block_recovery() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         world.fake_group.unreachable.add("orders-1-0")
         await world.change(instances=2)
         await world.until("it should run", lambda: world.group["instances"] == "0,1" and "orders-1" in world.pods())
@@ -48,8 +46,7 @@ async def test_never_started_instance_does_not_block_recovery() -> None:
 async def test_lost_group_config_in_outage_bootstraps_nothing(unseen: bool) -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         if unseen:
             world.fake_group.unreachable.add("orders-0-0")
         await world.client.delete(ConfigMap, NAMES.group_config)
@@ -73,8 +70,7 @@ async def test_lost_group_config_in_outage_bootstraps_nothing(unseen: bool) -> N
 
 async def outage(world: GroupHarness) -> None:
     """Ends with the primary's data away for good, and the others with less."""
-    await world.create()
-    await world.ready(3)
+    await world.create_ready(3)
     world.fake_group.writes = True
     await world.wait(5)
     primary = world.data("orders-0")
@@ -161,8 +157,7 @@ async def test_permanent_quorum_loss_is_recovered_by_consent(container: dict[str
     """What the dead said last is that they are online."""
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.lose_nodes("orders-0", "orders-1", **container)
         await world.wait(30)
         assert "force-recovery" not in world.group and not world.condition("OutageRecoverable").endswith(
@@ -189,8 +184,7 @@ async def test_permanent_quorum_loss_is_recovered_by_consent(container: dict[str
 async def test_instance_without_known_loss_is_no_choice(state: str) -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.lose_nodes("orders-0", "orders-1", "orders-2")
         words = {MEMBER: json.dumps({"state": state, "missingGtids": None, "unseenInstances": None})}
         await world.client.patch(Pod, world.pods()["orders-2"].key, MergePatch({"metadata": {"annotations": words}}))
@@ -205,8 +199,7 @@ async def test_instance_without_known_loss_is_no_choice(state: str) -> None:
 async def test_dead_instance_is_not_counted_as_remaining() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.lose_nodes("orders-0", "orders-1")
         world.fake_group.unreachable.add("orders-2-0")
         words = {MEMBER: json.dumps({"state": "Online", "majority": False})}

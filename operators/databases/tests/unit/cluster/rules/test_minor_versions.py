@@ -5,7 +5,7 @@ from __future__ import annotations
 from database_support.unit.cluster_harness import NAMES, ClusterHarness
 from database_support.unit.group_harness import GroupHarness
 from steersman.api.core_v1 import PersistentVolumeClaim
-from steersman_databases.api.maintenance import MaintenanceSettings
+from steersman_databases.api.autopilot.maintenance import MaintenanceSettings
 from steersman_testing import virtual_time
 
 POSTGRESQL, MYSQL = "steersman.dev/postgresql:17", "steersman.dev/mysql:9.7"
@@ -39,8 +39,7 @@ async def rolled(world: ClusterHarness, before: dict[str, str], count: int) -> l
 async def made_with(world: ClusterHarness, image: str, former: str, **spec: object) -> None:
     """Three instances whose image is of a version that the registry has no more."""
     world.hosts.images.pushed[image] = former
-    await world.create(**spec)
-    await world.ready(3)
+    await world.create_ready(3, **spec)
 
 
 @virtual_time
@@ -121,8 +120,9 @@ async def test_older_mysql_primary_stops_in_order() -> None:
     world = GroupHarness()
     world.fake_group.images.pushed[MYSQL] = "9.7.4"
     async with world.operator():
-        await world.create(image_pull_policy="Always", maintenance=MaintenanceSettings(minor_upgrades="Automatic"))
-        await world.ready(3)
+        await world.create_ready(
+            3, image_pull_policy="Always", maintenance=MaintenanceSettings(minor_upgrades="Automatic")
+        )
         world.fake_group.images.pushed[MYSQL] = "9.7.10"
         before = world.uids()
         await world.client.delete(PersistentVolumeClaim, NAMES.data_pvc(2))

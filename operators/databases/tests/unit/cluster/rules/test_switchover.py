@@ -36,8 +36,7 @@ async def test_rejecting_instance_is_retried_after_all_others() -> None:
     world = ClusterHarness()
     world.hosts.rejects_switchover |= {"orders-1-0", "orders-2-0"}
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.change(shmSize="64Mi")
         await world.until("refused", lambda: world.condition("Ready") == "False/SwitchoverRejected")
         await world.wait(300)
@@ -57,8 +56,7 @@ async def test_rejected_switchover_tries_next_instance() -> None:
     world = ClusterHarness()
     world.hosts.rejects_switchover |= {"orders-1-0"}
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.change(shmSize="64Mi")
         await world.ready(3)
         assert world.hosts.switchover_requests == ["orders-1-0", "orders-2-0"] and world.status.primary == "orders-2"
@@ -71,8 +69,7 @@ async def test_switchover_interrupted_at_any_write_is_sent_once(path: str, when:
     world = ClusterHarness()
     world.hosts.rejects_switchover |= {"orders-1-0"}
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         await world.annotate(switchover="orders-1")
 
         world.server.fail_next(matching("PATCH", path), ConnectionFailed("cut"), when=when)
@@ -86,8 +83,7 @@ async def test_rejection_is_remembered_across_requests() -> None:
     world = ClusterHarness()
     world.hosts.rejects_switchover |= {"orders-1-0", "orders-2-0"}
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.change(shmSize="64Mi")
         await world.until("refused", lambda: world.condition("Ready") == "False/SwitchoverRejected")
         await world.annotate(switchover="orders-9")
@@ -113,8 +109,7 @@ async def test_switchover_is_not_reported_as_failover(
 ) -> None:
     world = world_of()
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         await world.annotate(**annotation)
         await world.until("switched", lambda: world.status.primary not in (None, "orders-0"))
         await world.ready(3)

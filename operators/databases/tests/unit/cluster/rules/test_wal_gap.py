@@ -15,8 +15,7 @@ STRAYS = "instance orders-1 is Running on timeline 1"
 async def test_replica_missing_wal_is_rebuilt() -> None:
     world = ClusterHarness(oldest_wal=PRIMARY_POSITION)
     async with world.operator():
-        await world.create(instances=3)
-        await world.ready(3)
+        await world.create_ready(3, instances=3)
         world.hosts.lagging.add("orders-1-0")
         await world.until("it strays", lambda: STRAYS in world.message("Ready"))
         await world.wait(240)
@@ -40,8 +39,7 @@ async def test_replica_missing_wal_is_rebuilt() -> None:
 async def test_replica_able_to_catch_up_is_kept(begins: int, unreachable: bool, said: str) -> None:
     world = ClusterHarness(oldest_wal=begins)
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         world.hosts.lagging.add("orders-1-0")
         world.unreachable = unreachable
         await world.until("told", lambda: f"{STRAYS}: {said}" in world.message("Ready"), 400)
@@ -57,8 +55,7 @@ async def test_replica_able_to_catch_up_is_kept(begins: int, unreachable: bool, 
 async def test_manual_replacement_condition_gives_reason() -> None:
     world = ClusterHarness(oldest_wal=PRIMARY_POSITION)
     async with world.operator():
-        await world.create(instances=2, replace_failed_instances="OnRequest")
-        await world.ready(2)
+        await world.create_ready(2, instances=2, replace_failed_instances="OnRequest")
         world.hosts.lagging.add("orders-1-0")
         await world.until(
             "told",

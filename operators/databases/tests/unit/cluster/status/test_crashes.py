@@ -61,8 +61,7 @@ async def test_failing_image_is_tried_by_one_instance_only(said: dict[str, Any],
     world = ClusterHarness()
     world.hosts.crashing[BROKEN] = said
     async with world.operator():
-        await world.create()
-        await world.ready(3)
+        await world.create_ready(3)
         before = world.uids()
         await world.change(image=BROKEN)
         await world.until("told", lambda: world.condition("Ready") == f"False/{reason}")
@@ -83,8 +82,7 @@ async def test_unavailable_image_is_replaced_by_operator_image() -> None:
     world = ClusterHarness()
     world.hosts.crashing[BROKEN] = UNPULLED
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         await world.change(image=BROKEN)
         await world.until("told", lambda: world.condition("Ready") == "False/ImageUnavailable")
         await world.change(image=None)
@@ -124,8 +122,7 @@ async def test_image_pull_change_recreates_waiting_pod(
 async def test_image_pull_change_keeps_running_pods() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         before = world.uids()
         await world.change(imagePullSecrets=[{"name": "registry"}], imagePullPolicy="Always")
         await world.wait(600)

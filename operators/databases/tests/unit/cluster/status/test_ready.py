@@ -52,7 +52,15 @@ STILL_AS_DECLARED = {
     "WaitingForWindow",
 }
 UNDER_WAY = {
-    *("FileSystemResizePending", "LoweringParameter", "Resizing", "RestartPending", "RollingOut", "Upgrading"),
+    *(
+        "FileSystemResizePending",
+        "LoweringParameter",
+        "Resizing",
+        "RestartPending",
+        "Restoring",
+        "RollingOut",
+        "Upgrading",
+    ),
     "WaitingForBackup",
 }
 
@@ -116,8 +124,7 @@ def test_volume_too_small_is_reported(make: type[ClusterHarness]) -> None:
             return not grows and matching("PATCH", "/persistentvolumeclaims/data-orders-0")(request)
 
         async with world.operator():
-            await world.create(instances=1, storage=VolumeSettings(size=Quantity("1Gi")))
-            await world.ready(1)
+            await world.create_ready(1, instances=1, storage=VolumeSettings(size=Quantity("1Gi")))
             world.server.fail_next(fails, refused, times=10**6)
             await world.change(storage={"size": "2Gi"})
             await world.until("told", lambda: world.condition("VolumesResized") == "False/NotExpandable")

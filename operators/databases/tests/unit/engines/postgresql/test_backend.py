@@ -204,6 +204,12 @@ def test_previous_leader_is_parsed() -> None:
     assert seen(leader={}, sync={}, config={}).previous_leader is None
 
 
+def test_slots_of_primary_are_parsed() -> None:
+    leader = {"leader": "pg-0-0", "slots": '{"cdc":84212224,"pg_1_0":84212224}'}
+    assert seen(primary(), leader=leader).slots == {"cdc", "pg_1_0"}
+    assert seen(primary(), leader={"leader": "pg-0-0", "slots": "["}).slots == frozenset()
+
+
 def test_invalid_json_annotations_are_ignored() -> None:
     broken = Pod(metadata=ObjectMeta(name="pg-0-0", namespace="shop", annotations=FrozenDict({"status": "{"})))
     members = seen(broken, config={"config": "[", "history": "nonsense"})

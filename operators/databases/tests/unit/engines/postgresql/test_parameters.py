@@ -9,6 +9,7 @@ import pytest
 from database_support.setting_catalogs import CATALOGS
 from steersman_databases.engines.cluster_engine import SettingCatalog
 from steersman_databases.engines.postgresql.config.parameters import classify, rejection_reason
+from steersman_databases.engines.postgresql.config.setting_validation import slot_conflicts
 
 
 @pytest.fixture(params=CATALOGS)
@@ -49,6 +50,8 @@ def test_context_distinguishes_restart_from_reload(settings: SettingCatalog) -> 
         ("max_wal_senders", "5", "Lowering", ""),
         ("wal_level", "logical", "Restart", ""),
         ("wal_level", "minimal", "Refused", "replicas need"),
+        ("default_transaction_isolation", "Serializable", "Refused", "use ALTER ROLE"),
+        ("default_transaction_isolation", "repeatable read", "Reload", ""),
         ("synchronous_commit", "TRUE", "Same", ""),
         ("synchronous_commit", "remote_apply", "Reload", ""),
         ("synchronous_commit", "perhaps", "Refused", "Available values: local, remote_write"),
@@ -109,3 +112,17 @@ def test_value_blocking_start_is_rejected_even_if_current() -> None:
     known = CATALOGS["17"]
     read = {**known, "min_wal_size": replace(known["min_wal_size"], value="17")}
     assert classify("min_wal_size", "17MB", read).kind == "Refused"
+
+
+def test_slot_conflicts_name_slots() -> None:
+    slots = {"cdc": True, "receiver": False}
+    conflicts = slot_conflicts({"wal_level": "replica", "max_replication_slots": "1"}, slots)
+    assert conflicts == {
+        "wal_level": 'a server could not start with parameter "wal_level" = replica: its logical replication slots '
+        "cdc need wal_level logical. Drop slots first",
+        "max_replication_slots": 'a server could not start with parameter "max_replication_slots" = 1: it has 2 '
+        "replication slots: cdc, receiver. Drop slots first",
+    }
+    assert slot_conflicts({"wal_level": " Logical", "max_replication_slots": "2"}, slots) == {}
+    assert slot_conflicts({"wal_level": "replica"}, {"receiver": False}) == {}
+    assert slot_conflicts({}, slots) == {}

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from typing import Any
 
 import msgspec
 import pytest
 
 from database_support.unit.declared_clusters import declared_cluster
-from steersman.meta import Quantity
+from steersman.meta import FrozenDict, Quantity
 from steersman_databases.api.postgresql_cluster import PostgreSQLSettings
-from steersman_databases.engines.cluster_engine import DeclaredCluster, SynchronousReplication
+from steersman_databases.engines.cluster_engine import DeclaredCluster, DeclaredSlot, SynchronousReplication
 from steersman_databases.engines.postgresql.cluster_engine import PostgreSQLEngine
 from steersman_databases.engines.postgresql.config import hba
 from steersman_databases.engines.postgresql.ha import patroni
@@ -36,6 +37,37 @@ def test_synchronous_modes(declared: SynchronousReplication, mode: object, stric
     told = patroni.dynamic_configuration(but(synchronous=declared))
     assert told["synchronous_mode"] == mode and told["synchronous_mode_strict"] is strict
     assert told["synchronous_node_count"] == declared.number
+
+
+@pytest.mark.parametrize(
+    ("slot", "protected"),
+    [
+        ("debezium", True),
+        ("orders_backup", True),
+        ("other_1_0", True),
+        ("orders_1_0_old", True),
+        ("steersman_read", True),
+        ("orders_1_0", False),
+        ("orders_12_0", False),
+        ("steersman_read_3", False),
+    ],
+)
+def test_ignore_slots_protects_slots_of_users(slot: str, protected: bool) -> None:
+    """An entry with a type covers all slots of it, one with a name those that it matches."""
+    logical, named = patroni.dynamic_configuration(declared_cluster())["ignore_slots"]
+    assert logical == {"type": "logical"}
+    assert bool(re.fullmatch(named["name"], slot)) is protected
+
+
+def test_declared_slots_are_permanent() -> None:
+    slots = [DeclaredSlot("cdc", "pgoutput", "shop"), DeclaredSlot("receiver")]
+    configuration = patroni.dynamic_configuration(but(replication_slots=slots, read_replicas=frozenset({1})))
+    assert configuration["slots"] == {
+        "steersman_read_1": {"type": "physical"},
+        "cdc": {"type": "logical", "plugin": "pgoutput", "database": "shop"},
+        "receiver": {"type": "physical"},
+    }
+    assert "slots" not in patroni.dynamic_configuration(declared_cluster())
 
 
 def test_leader_lock_expires_before_succession() -> None:
@@ -106,14 +138,33 @@ def test_superuser_without_network_access_is_local_only() -> None:
             "postgresql"
         ]["pg_hba"]
 
-    taken, closed = "hostssl all postgres all scram-sha-256", lines(enable_superuser_access=False)
-    assert taken in lines() and [line for line in lines() if line != taken] == closed
+    taken, closed = "hostssl all postgres all scram-sha-256", lines()
+    opened = lines(enable_superuser_access=True)
+    assert taken in opened and [line for line in opened if line != taken] == closed
     about = [line for line in closed if line.split()[2] == "postgres"]
     assert about == [
         "local all postgres peer",
         "host all postgres all reject",
         "host replication postgres all reject",
     ]
+
+
+@pytest.mark.parametrize(
+    ("version", "parameters", "reserved"),
+    [
+        ("15", {}, None),
+        ("17", {}, "5"),
+        ("17", {"max_connections": "23"}, "5"),
+        ("17", {"max_connections": "22"}, None),
+        ("17", {"superuser_reserved_connections": "90"}, None),
+        ("17", {"reserved_connections": "2"}, "2"),
+    ],
+)
+def test_connections_are_reserved_if_enough_remain(
+    version: str, parameters: dict[str, str], reserved: str | None
+) -> None:
+    cluster = declared_cluster(version=version, postgresql=PostgreSQLSettings(parameters=FrozenDict(parameters)))
+    assert patroni.server_parameters(cluster).get("reserved_connections") == reserved
 
 
 def test_operator_roles_require_their_certificate() -> None:

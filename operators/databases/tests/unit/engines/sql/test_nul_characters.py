@@ -10,7 +10,7 @@ import pytest
 
 from steersman_databases.engines.errors import LoginRejected
 from steersman_databases.engines.postgresql.sql.session import connect
-from steersman_databases.engines.server import DatabaseServer, Login, ServerEndpoint, Verification
+from steersman_databases.engines.server import DatabaseServer, Login, ServerEndpoint, TLSMode, Verification
 
 ENDPOINT = ServerEndpoint("127.0.0.1", 5432)
 
@@ -34,3 +34,14 @@ def test_nul_in_credentials_is_rejected(login: Login, database: str) -> None:
             await connect(server, login, database, asyncio.get_running_loop().time() + 1)
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(("username", "database"), [("a\r\nflush_all\r\n", "shop"), ("clerk", "shop\n")])
+async def test_control_characters_are_refused_without_tls(username: str, database: str) -> None:
+    """A server of another protocol would read lines of the startup packet as commands."""
+    server = DatabaseServer("postgresql", ENDPOINT, Login(username, "s3cret"), Verification(TLSMode.DISABLE))
+    with (
+        patch.object(psycopg.AsyncConnection, "connect", side_effect=AssertionError("it connects")),
+        pytest.raises(LoginRejected, match="without TLS, names must not have control characters"),
+    ):
+        await connect(server, server.login, database, asyncio.get_running_loop().time() + 1)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from database_support.unit.backup_harness import BackupHarness, backup_settings
 from database_support.unit.cluster_harness import NAMES
+from database_support.unit.shared_start import shared_start
 from steersman.api.core_v1 import ConfigMap
 from steersman.api.events_v1 import Event
 from steersman_databases.features.backup.model import FAILED_BACKUPS_KEPT
 from steersman_testing import virtual_time
 
 DAYS = 90
-STEP_DAYS = 3
+STEP_DAYS = 6
 STEP_SECONDS = STEP_DAYS * 24 * 3600.0
 EVENTS_PER_BACKUP = 8
 
 
+@shared_start
 async def protected(world: BackupHarness) -> str:
     """Create a cluster with a daily schedule whose first backup is complete. Return its name."""
     schedule = {"name": "daily", "schedule": "0 2 * * *"}
@@ -77,6 +79,7 @@ async def test_failing_backups_for_90_days_stay_bounded() -> None:
             await fail_once(world, known)
             check_bounds(world, first, conditions)
         assert len(world.server.read_all(Event)) - events <= EVENTS_PER_BACKUP
+    assert list(world.backups().values()).count("Failed") >= FAILED_BACKUPS_KEPT
     world.succeeds = True
     await world.wait(STEP_SECONDS)
     known = set(world.backups())

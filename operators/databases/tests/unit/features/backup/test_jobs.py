@@ -8,8 +8,8 @@ from typing import Any
 from database_support.unit.declared_clusters import declared_cluster
 from steersman.meta import ObjectMeta, decode_builtins, to_builtins
 from steersman_databases.api import Backup, BackupStore, BackupStoreSpec
-from steersman_databases.api.backup_common import BackupSettings, RecoverySettings
-from steersman_databases.api.backup_store import S3Location, StoreCredentials
+from steersman_databases.api.backups.backup_common import BackupSettings, RecoverySettings
+from steersman_databases.api.backups.backup_store import S3Location, StoreCredentials
 from steersman_databases.features.backup.jobs import backup_plan
 from steersman_databases.features.backup.specs import program_job
 from steersman_databases.features.final_backup.specs import final_backup_plan

@@ -8,8 +8,8 @@ from typing import Any
 
 from steersman.meta import FrozenDict, ObjectMeta
 from steersman_databases.api import Backup, BackupSpec, BackupStatus
-from steersman_databases.api.backup import BackupClusterReference
-from steersman_databases.api.backup_common import BackupSchedule
+from steersman_databases.api.backups.backup import BackupClusterReference
+from steersman_databases.api.backups.backup_common import BackupSchedule
 from steersman_databases.features.backup import model
 from steersman_databases.features.backup.catalog import Catalog, read_catalog
 

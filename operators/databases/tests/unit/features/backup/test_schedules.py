@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from steersman_databases.api.backup_common import BackupSchedule
+from steersman_databases.api.backups.backup_common import BackupSchedule
 from steersman_databases.features.backup.schedules import InvalidSchedule, due_backups, next_time, overdue
 
 NIGHTLY = BackupSchedule(name="nightly", schedule="30 2 * * *", time_zone="Europe/Berlin")

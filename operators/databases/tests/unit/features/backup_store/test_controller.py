@@ -10,7 +10,7 @@ from steersman.api.core_v1 import Secret
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman_databases.api import BackupStore
-from steersman_databases.api.backup_store import KEY_EXPORTED_ANNOTATION
+from steersman_databases.api.backups.backup_store import KEY_EXPORTED_ANNOTATION
 from steersman_databases.features.backup_store.access import key_fingerprint
 from steersman_databases.features.backup_store.report import ProbeReport
 from steersman_testing import virtual_time

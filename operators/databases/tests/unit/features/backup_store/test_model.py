@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from database_support.unit.backup_stores import CREDENTIALS, StoresHarness, secret, store
 from steersman.meta import Duration
 from steersman_databases.api import BackupStore
-from steersman_databases.api.backup_common import ArchiveSettings, StoreReference
+from steersman_databases.api.backups.backup_common import ArchiveSettings, StoreReference
 from steersman_databases.features.backup_store.access import StoreAccess, StoreProblem, key_fingerprint
 from steersman_databases.features.backup_store.model import STORE_LABEL, find_store, resolve_access
 from steersman_testing import virtual_time

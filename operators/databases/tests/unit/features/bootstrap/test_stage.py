@@ -62,8 +62,7 @@ def opens(world: ClusterHarness) -> bool:
 async def test_database_and_owner_are_created_and_kept() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, bootstrap=bootstrap(database="shop", owner="keeper"))
-        await world.ready(1)
+        await world.create_ready(1, instances=1, bootstrap=bootstrap(database="shop", owner="keeper"))
         assert world.condition("BootstrapDatabaseReady") == "True/DatabaseReady"
         assert world.condition("PostInitSQLApplied") == "", "nothing is declared"
         sql = world.hosts.sql
@@ -128,8 +127,7 @@ async def test_post_init_sql_runs_once() -> None:
     world = ClusterHarness()
     await give(world)
     async with world.operator():
-        await world.create(instances=1, bootstrap=with_sql())
-        await world.ready(1)
+        await world.create_ready(1, instances=1, bootstrap=with_sql())
         assert world.condition("PostInitSQLApplied") == "True/Applied"
         assert world.hosts.applied == ["CREATE TABLE s\nCREATE TABLE a"], "first those of Secrets"
         await world.until("the Job is gone", lambda: not list(world.server.read_all(Job)))
@@ -192,8 +190,7 @@ async def test_names_with_dollar_reach_job_unchanged() -> None:
     world = ClusterHarness()
     await give(world)
     async with world.operator():
-        await world.create(instances=1, bootstrap=with_sql(database="a$$b $(HOME)", owner="$(PGHOST)"))
-        await world.ready(1)
+        await world.create_ready(1, instances=1, bootstrap=with_sql(database="a$$b $(HOME)", owner="$(PGHOST)"))
         assert len(world.hosts.applied) == 1
 
 

@@ -142,7 +142,8 @@ def b64(text: str) -> str:
 
 def owners(world: World) -> list[list[str]]:
     found = [world.server.read(Secret, ObjectKey(NAMESPACE, name)) for name in EVERY]
-    return [[o.name for o in s.metadata.owner_references] for s in found if s is not None]
+    kind = "PersistentVolumeClaim"
+    return [[o.name for o in s.metadata.owner_references if o.kind == kind] for s in found if s is not None]
 
 
 @virtual_time

@@ -25,8 +25,7 @@ async def serving(world: ClusterHarness, instances: int = 1, **spec: Any) -> str
     """Create a cluster with backups that is deleted with its data. Return its UID."""
     await create_store(world.client)
     spec = {"backup": backup_settings(), "deletion_policy": "Delete", **spec}
-    await world.create(instances=instances, **spec)
-    await world.ready(instances)
+    await world.create_ready(instances, instances=instances, **spec)
     return world.cluster.metadata.uid
 
 

@@ -12,7 +12,7 @@ from steersman.client import MergePatch
 from steersman.client.transport import HttpRequest
 from steersman.errors import ApiStatus, Forbidden, StatusCause, StatusDetails, error_from_status
 from steersman.meta import Duration, FrozenDict, Quantity
-from steersman_databases.api.maintenance import MaintenanceSettings, MaintenanceWindow
+from steersman_databases.api.autopilot.maintenance import MaintenanceSettings, MaintenanceWindow
 from steersman_testing import matching, virtual_time
 
 GROWN = {"requests": {"cpu": "1"}, "limits": {"memory": "1536Mi"}}
@@ -29,8 +29,7 @@ def limits(world: ClusterHarness) -> set[str]:
 
 
 async def created(world: ClusterHarness, instances: int = 2) -> dict[str, str]:
-    await world.create(instances=instances, resources=resources(cpu="500m"))
-    await world.ready(instances)
+    await world.create_ready(instances, instances=instances, resources=resources(cpu="500m"))
     return world.uids()
 
 
@@ -202,8 +201,9 @@ async def test_open_maintenance_window_restarts_for_parameters() -> None:
     world = ClusterHarness()
     window = MaintenanceWindow(days=("Sun",), start="03:00", duration=Duration("1h"))
     async with world.operator():
-        await world.create(instances=2, resources=resources(), maintenance=MaintenanceSettings(windows=(window,)))
-        await world.ready(2)
+        await world.create_ready(
+            2, instances=2, resources=resources(), maintenance=MaintenanceSettings(windows=(window,))
+        )
         before = world.uids()
         await world.change(resources={"limits": {"memory": "1536Mi"}})
         await world.until("waiting", lambda: world.condition("ParametersApplied") == "False/WaitingForWindow", 120)

@@ -10,7 +10,7 @@ from database_support.unit.cluster_harness import NAMES, ClusterHarness
 from database_support.unit.group_harness import GroupHarness
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod
 from steersman.meta import Duration
-from steersman_databases.api.maintenance import MaintenanceSettings, MaintenanceWindow
+from steersman_databases.api.autopilot.maintenance import MaintenanceSettings, MaintenanceWindow
 from steersman_databases.engines import versions
 from steersman_testing import virtual_time
 
@@ -198,8 +198,7 @@ async def test_sized_restart_waits_for_the_window() -> None:
     """Removed sizes restart the servers in the window only."""
     world = ClusterHarness()
     async with world.operator():
-        await world.create(maintenance=maintenance())
-        await world.ready(3)
+        await world.create_ready(3, maintenance=maintenance())
         await world.change(postgresql={"sizing": "Defaults"})
         await world.until("waiting", lambda: world.condition("ParametersApplied") == "False/WaitingForWindow")
         assert {one.type for one in world.status.pending_disruptions} == {"Restart"}

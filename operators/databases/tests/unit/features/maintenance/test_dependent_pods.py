@@ -10,8 +10,8 @@ from database_support.unit.cluster_harness import ClusterHarness
 from database_support.unit.pooler_harness import PoolerHarness
 from database_support.unit.read_replica_harness import ReadReplicaHarness
 from steersman.meta import Duration
+from steersman_databases.api.autopilot.maintenance import MaintenanceSettings, MaintenanceWindow
 from steersman_databases.api.cluster_common import PoolerSettings
-from steersman_databases.api.maintenance import MaintenanceSettings, MaintenanceWindow
 from steersman_databases.api.read_replicas import ReadReplicaSettings
 from steersman_databases.engines import server_pod
 from steersman_databases.features.pooler import pgbouncer

@@ -10,7 +10,7 @@ from msgspec import structs
 from database_support.unit.declared_clusters import cluster
 from steersman.meta import Condition, FrozenDict
 from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterStatus
-from steersman_databases.api.maintenance import MaintenanceSettings, Ring
+from steersman_databases.api.autopilot.maintenance import MaintenanceSettings, Ring
 from steersman_databases.features.maintenance.fleet import turn_of, upgrade_state
 
 OLD, NEW = "server:17.6", "server:17.7"

@@ -15,7 +15,7 @@ from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import Pod
 from steersman.meta import Duration, FrozenDict, decode_builtins, to_builtins
 from steersman_databases.api import PostgreSQLCluster
-from steersman_databases.api.maintenance import (
+from steersman_databases.api.autopilot.maintenance import (
     MaintenanceSettings,
     MaintenanceWindow,
     PendingDisruption,

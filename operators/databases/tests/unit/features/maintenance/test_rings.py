@@ -13,8 +13,8 @@ from steersman.controller import ReconcilerContext
 from steersman.manager import Manager
 from steersman.meta import ObjectKey, ObjectMeta
 from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterSpec
-from steersman_databases.api.maintenance import MaintenanceSettings, Ring
-from steersman_databases.cluster.engine_parts import EngineParts
+from steersman_databases.api.autopilot.maintenance import MaintenanceSettings, Ring
+from steersman_databases.cluster.parts.engine_parts import EngineParts
 from steersman_databases.engines import versions
 from steersman_databases.engines.naming import CLUSTER_LABEL, INSTANCE_LABEL
 from steersman_databases.engines.postgresql.cluster_engine import PostgreSQLEngine

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.meta import Duration
-from steersman_databases.api.maintenance import Day, MaintenanceSettings, MaintenanceWindow
+from steersman_databases.api.autopilot.maintenance import Day, MaintenanceSettings, MaintenanceWindow
 from steersman_databases.core.time_zones import InvalidTimeZone
 from steersman_databases.features.maintenance.windows import is_open, next_start, occurrences
 

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from database_support.unit.backup_harness import BackupHarness, backup_settings
 from database_support.unit.cluster_harness import KEY, NAMES
+from database_support.unit.shared_start import shared_start
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap
 from steersman.meta import ObjectKey, decode_builtins
@@ -21,6 +22,7 @@ from steersman_testing import matching, virtual_time
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 
 
+@shared_start
 async def archiving(world: BackupHarness) -> None:
     """Create a cluster of version 15 whose first backup is complete."""
     await world.create_store()

@@ -35,8 +35,7 @@ def images(world: ClusterHarness) -> set[str | None]:
 
 
 async def on_15(world: ClusterHarness, instances: int = 3) -> None:
-    await world.create(instances=instances, version="15")
-    await world.ready(instances)
+    await world.create_ready(instances, instances=instances, version="15")
 
 
 @pytest.mark.requirement("pattern/old-version")
@@ -61,8 +60,7 @@ async def test_primary_is_upgraded_and_replicas_cloned() -> None:
 async def test_undeletable_old_data_starts_no_server(replaced: str) -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(version="15", replace_failed_instances=replaced)
-        await world.ready(3)
+        await world.create_ready(3, version="15", replace_failed_instances=replaced)
         for name in ("orders-1", "orders-2"):
             world.server.fail_next(matching("DELETE", f"/statefulsets/{name}"), 503, times=2)
         await world.change(version="17")
@@ -103,8 +101,7 @@ async def test_no_upgrade_no_job_requests() -> None:
 async def test_upgrade_interrupted_between_volumes_continues(claim: str) -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, version="15", wal_storage=VolumeSettings())
-        await world.ready(1)
+        await world.create_ready(1, instances=1, version="15", wal_storage=VolumeSettings())
         world.server.fail_next(
             matching("PATCH", f"/persistentvolumeclaims/{claim}"), ConnectionFailed("cut"), times=1
         )
@@ -187,8 +184,7 @@ async def test_untested_settings_are_reported_to_new_server() -> None:
     world.hosts.upgrade_hangs = True
     world.hosts.failing_start.add(("shared_buffers", "700MB"))
     async with world.operator():
-        await world.create(instances=1, version="15")
-        await world.ready(1)
+        await world.create_ready(1, instances=1, version="15")
         former = world.stored_parameters()
         await world.change(version="17")
         await world.until("it writes", lambda: writing(world))
@@ -358,8 +354,7 @@ async def test_rolled_back_version_can_be_declared_again() -> None:
 async def test_unsupported_upgrade_path_is_rejected(version: str) -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         with pytest.raises(Invalid, match=r"version (can|is not supported)"):
             await world.change(version=version)
 
@@ -368,8 +363,7 @@ async def test_unsupported_upgrade_path_is_rejected(version: str) -> None:
 async def test_image_of_old_version_is_rejected() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, version="15", image="example.org/mine:15")
-        await world.ready(1)
+        await world.create_ready(1, instances=1, version="15", image="example.org/mine:15")
         await world.change(version="17")
         await world.until("told", lambda: world.condition("UpToDate") == "False/PreCheckFailed")
         assert "spec.image" in world.message("UpToDate") and images(world) == {"example.org/mine:15"}
@@ -417,8 +411,7 @@ async def test_hibernation_during_upgrade_is_deferred() -> None:
 async def test_deletion_during_upgrade_completes() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2, version="15", deletion_policy="Delete")
-        await world.ready(2)
+        await world.create_ready(2, instances=2, version="15", deletion_policy="Delete")
         await world.change(version="17")
         await world.until("begun", lambda: world.server.read(Job, NAMES.upgrade_job) is not None)
         await world.client.delete(PostgreSQLCluster, KEY)
@@ -431,8 +424,7 @@ async def test_deletion_during_upgrade_completes() -> None:
 async def test_minor_image_rolls_replicas_first() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(image="example.org/mine:17.6")
-        await world.ready(3)
+        await world.create_ready(3, image="example.org/mine:17.6")
         renewed: list[str] = []
         former = world.uids()
         await world.change(image="example.org/mine:17.7")

@@ -36,8 +36,7 @@ def upgrading(world: ClusterHarness) -> list[Pod]:
 
 
 async def on_15(world: ClusterHarness, instances: int = 1, **spec: Any) -> None:
-    await world.create(instances=instances, version="15", **spec)
-    await world.ready(instances)
+    await world.create_ready(instances, instances=instances, version="15", **spec)
 
 
 async def without_image(world: ClusterHarness) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from steersman_databases.engines.connection.input_limits import MAX_QUERIES, MAX_QUERIES_CHARACTERS
 from steersman_databases.features.monitoring.queries import (
-    QUERY_LIMIT,
-    TEXT_LIMIT,
     ParsedQueries,
     exporter_file,
     merge_queries,
@@ -72,7 +71,7 @@ def test_one_invalid_query_does_not_affect_others() -> None:
         ("orders: [\n", "while parsing"),
         ("a: &a [x]\nb: *a\n", "aliases are not supported"),
         ("a: " + "[" * 3000, "nested too deeply"),
-        ("x" * (TEXT_LIMIT + 1), "split it into several keys"),
+        ("x" * (MAX_QUERIES_CHARACTERS + 1), "split it into several keys"),
         (SHORT.format(name="Orders"), "Expected `str` matching regex"),
         (SHORT.format(name="a").replace("one:", "one_total:"), "must end with _total"),
         (SHORT.format(name="a").replace("GAUGE", "COUNTER"), "must end with _total"),
@@ -91,13 +90,13 @@ def test_mysql_has_no_target_databases() -> None:
 
 
 def test_merge_first_of_one_name_counts() -> None:
-    many = "".join(SHORT.format(name=f"q{number}") for number in range(QUERY_LIMIT))
+    many = "".join(SHORT.format(name=f"q{number}") for number in range(MAX_QUERIES))
     sources = [("a/q", many), ("b/q", SHORT.format(name="q0") + SHORT.format(name="last"))]
     merged = merge_queries((name, parse_queries(text, has_databases=True)) for name, text in sources)
-    assert len(merged.queries) == QUERY_LIMIT
+    assert len(merged.queries) == MAX_QUERIES
     assert merged.problems == [
         "b/q: query q0: another query has this name",
-        f"b/q: query last: a cluster has at most {QUERY_LIMIT} queries",
+        f"b/q: query last: a cluster has at most {MAX_QUERIES} queries",
     ]
 
 

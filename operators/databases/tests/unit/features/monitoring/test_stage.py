@@ -56,8 +56,7 @@ def pod_monitor(world: ClusterHarness) -> dict[str, Any] | None:
 async def test_pod_monitor_follows_declaration_and_crd() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, monitoring=ENABLED)
-        await world.ready(1)
+        await world.create_ready(1, instances=1, monitoring=ENABLED)
         assert world.server.read(PodMonitor, KEY) is None, "the kind is not served"
         world.server.load(CRD)
         await world.until("created", lambda: pod_monitor(world) is not None)
@@ -96,8 +95,7 @@ async def test_pod_monitor_of_others_is_left_alone() -> None:
 async def test_network_policy_admits_metrics_port() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         policy = world.server.read(NetworkPolicy, KEY)
         assert policy is not None
         first = policy.spec.ingress[0]
@@ -118,8 +116,7 @@ async def test_operator_metrics_show_cluster_until_deleted() -> None:
         def page() -> str:
             return generate_latest(registry).decode()
 
-        await world.create(instances=1, monitoring=MonitoringSettings(disabled_alerts=("VolumeFull",)))
-        await world.ready(1)
+        await world.create_ready(1, instances=1, monitoring=MonitoringSettings(disabled_alerts=("VolumeFull",)))
         found = page()
         for line in (
             f"steersman_cluster_instances{{{labels}}} 1.0",

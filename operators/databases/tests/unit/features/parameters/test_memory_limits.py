@@ -54,6 +54,12 @@ def test_non_numeric_value_is_left_to_server(value: str) -> None:
     assert not exceeding_memory(limited(HALF, shared_buffers=value), postgresql.fixed_memory)
 
 
+@pytest.mark.parametrize(("value", "exceeds"), [("150000000", False), ("200M", True)])
+def test_transaction_limit_counts_three_times(value: str, exceeds: bool) -> None:
+    declared = limited(HALF, group_replication_transaction_size_limit=value)
+    assert bool(exceeding_memory(declared, mysql.fixed_memory)) is exceeds
+
+
 def test_memory_limit_counts_huge_pages() -> None:
     both = limited({**HALF, "hugepages-2Mi": "1Gi"}, shared_buffers="1GB")
     assert not exceeding_memory(both, postgresql.fixed_memory)
@@ -66,4 +72,4 @@ def test_future_container_limit_is_ignored() -> None:
     raised = limited({"memory": "4Gi"}, shared_buffers="1GB")
     assert not exceeding_memory(raised, postgresql.fixed_memory, seen_with("4Gi", "4Gi"))
     found = exceeding_memory(raised, postgresql.fixed_memory, seen_with("4Gi", "512Mi"))
-    assert "= 1GB exceeds the memory limit of 512Mi" in found["shared_buffers"]
+    assert "= 1GB needs more than the memory limit of 512Mi" in found["shared_buffers"]

@@ -90,8 +90,7 @@ async def test_major_upgrade_pauses_clients() -> None:
     world = PoolerHarness()
     world.hosts.upgrade_hangs = True
     async with world.operator():
-        await world.create(instances=1, version="15", pooler=PoolerSettings())
-        await world.ready()
+        await world.create_ready(instances=1, version="15", pooler=PoolerSettings())
         await world.start_pooler()
         await world.until("told", lambda: world.pauses == ["RESUME"])
         await world.change(version="17")
@@ -132,8 +131,7 @@ async def test_in_place_restart_pauses_clients() -> None:
 async def test_restart_pause_is_bounded() -> None:
     world = PoolerHarness()
     async with world.operator():
-        await world.create(instances=1, pooler=PoolerSettings(read_only=False))
-        await world.ready()
+        await world.create_ready(instances=1, pooler=PoolerSettings(read_only=False))
         await world.start_pooler()
         await world.until("told", lambda: world.pauses == ["RESUME"])
         world.hosts.restarting = True
@@ -199,8 +197,7 @@ async def test_paused_cluster_resumes_poolers() -> None:
     world = PoolerHarness()
     world.hosts.upgrade_hangs = True
     async with world.operator():
-        await world.create(instances=1, version="15", pooler=PoolerSettings())
-        await world.ready()
+        await world.create_ready(instances=1, version="15", pooler=PoolerSettings())
         await world.start_pooler()
         await world.until("told", lambda: world.pauses == ["RESUME"])
         await world.change(version="17")

@@ -36,8 +36,7 @@ def names(world: ClusterHarness) -> set[str]:
 async def test_poolers_follow_the_declaration() -> None:
     world = PoolerHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready()
+        await world.create_ready(instances=1)
         assert names(world) == set()
         await world.change(pooler={"replicas": 3})
         kinds = ("Deployment", "Service", "ConfigMap", "PodDisruptionBudget")
@@ -64,8 +63,7 @@ async def test_policy_opens_pooler_port_to_all() -> None:
     """The operator, who has clients wait, among them. What poolers reach themselves is as open as with servers."""
     world, key = PoolerHarness(), ObjectKey(KEY.namespace, "orders-pooler")
     async with world.operator():
-        await world.create(instances=1, pooler=PoolerSettings())
-        await world.ready()
+        await world.create_ready(instances=1, pooler=PoolerSettings())
         policy = world.server.read(NetworkPolicy, key)
         assert policy is not None and policy.controller_reference is not None
         assert policy.controller_reference.name == KEY.name
@@ -84,8 +82,7 @@ async def test_policy_exists_when_network_policy_managed() -> None:
     world, policy = PoolerHarness(), "NetworkPolicy orders-pooler"
     key = ObjectKey(KEY.namespace, "orders-pooler")
     async with world.operator():
-        await world.create(instances=1, pooler=PoolerSettings(read_only=False))
-        await world.ready()
+        await world.create_ready(instances=1, pooler=PoolerSettings(read_only=False))
         assert policy in names(world)
         await world.client.delete(NetworkPolicy, key)
         await world.until("back", lambda: policy in names(world), 30)
@@ -179,8 +176,7 @@ async def test_pooler_is_not_replaced_during_upgrade_pause() -> None:
     world = PoolerHarness()
     world.hosts.upgrade_hangs = True
     async with world.operator():
-        await world.create(instances=1, version="15", pooler=PoolerSettings(), image="example.org/mine:15")
-        await world.ready()
+        await world.create_ready(instances=1, version="15", pooler=PoolerSettings(), image="example.org/mine:15")
         before = world.deployment().spec.template
         await world.change(version="17", image="example.org/mine:17")
         await world.until("stopped", lambda: world.condition("Available") == "False/Upgrading" and not world.pods())
@@ -201,8 +197,7 @@ async def test_poolers_use_cluster_scheduling() -> None:
     nodes = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
     async with world.operator():
-        await world.create(instances=1, pooler=PoolerSettings())
-        await world.ready()
+        await world.create_ready(instances=1, pooler=PoolerSettings())
         await world.change(
             nodeSelector={"for": "databases"},
             tolerations=[{"key": "databases", "operator": "Exists"}],
@@ -297,8 +292,7 @@ FAILURE = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
 async def test_missing_poolers_are_reported(status: dict[str, Any], reason: str, words: str) -> None:
     world = PoolerHarness()
     async with world.operator():
-        await world.create(instances=1, pooler=PoolerSettings(read_only=False))
-        await world.ready()
+        await world.create_ready(instances=1, pooler=PoolerSettings(read_only=False))
         world.hosts.not_rolled_out = status
         await world.until("told", lambda: world.condition("PoolersReady") == f"False/{reason}", 60)
         assert f"orders-pooler-rw {words}" in world.message("PoolersReady")
@@ -314,8 +308,7 @@ async def test_missing_poolers_are_reported(status: dict[str, Any], reason: str,
 async def test_pooler_problem_needing_user_is_reported_first() -> None:
     world = PoolerHarness()
     async with world.operator():
-        await world.create(instances=1, pooler=PoolerSettings())
-        await world.ready()
+        await world.create_ready(instances=1, pooler=PoolerSettings())
         world.hosts.not_rolled_out = {"replicas": 2, "updatedReplicas": 2}
         await world.until("told", lambda: world.condition("PoolersReady") == "False/PoolerNotReady", 60)
         await world.start_pooler(**CRASHING)

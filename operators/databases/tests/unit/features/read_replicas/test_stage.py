@@ -29,8 +29,7 @@ def names(world: ReadReplicaHarness) -> list[str]:
 async def test_read_replica_is_added_after_its_slot() -> None:
     world = ReadReplicaHarness()
     async with world.operator():
-        await world.create(instances=3, wal_storage=VolumeSettings(), read_replicas=TWO)
-        await world.ready(3)
+        await world.create_ready(3, instances=3, wal_storage=VolumeSettings(), read_replicas=TWO)
         await world.until("added", lambda: world.read_replicas.ready == 2)
         assert names(world) == ["orders-read0", "orders-read1"]
         assert world.slots() == {"steersman_read_0", "steersman_read_1"}

@@ -11,8 +11,13 @@ import pytest
 from database_support.unit.declared_clusters import declared_cluster
 from steersman.meta import ObjectMeta, to_builtins
 from steersman_databases.api import BackupStore, BackupStoreSpec
-from steersman_databases.api.backup_common import ArchiveSettings, GtidTarget, RecoverySettings, RecoveryTarget
-from steersman_databases.api.backup_store import S3Location, StoreCredentials
+from steersman_databases.api.backups.backup_common import (
+    ArchiveSettings,
+    GtidTarget,
+    RecoverySettings,
+    RecoveryTarget,
+)
+from steersman_databases.api.backups.backup_store import S3Location, StoreCredentials
 from steersman_databases.engines.postgresql.cluster_engine import PostgreSQLEngine
 from steersman_databases.features.backup.instance_jobs import instance_job
 from steersman_databases.features.backup_store.access import StoreAccess

@@ -12,7 +12,7 @@ from steersman.api.apply import core, meta
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Secret
 from steersman_databases.api import PostgreSQLCluster
-from steersman_databases.api.backup_common import (
+from steersman_databases.api.backups.backup_common import (
     BackupReference,
     RecoverySettings,
     StorePath,
@@ -149,8 +149,7 @@ async def test_retained_data_are_not_mixed_with_recovery() -> None:
     await create_store(world.client)
     await create_backup(world.client)
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         await world.client.delete(PostgreSQLCluster, KEY)
         await world.until("gone", lambda: world.cluster is None)
         await create(world, instances=1)
@@ -188,5 +187,7 @@ async def test_cluster_that_served_never_recovers_again() -> None:
         await world.until("hibernated", lambda: world.condition("Ready") == "False/Hibernated")
         await world.client.delete(PersistentVolumeClaim, NAMES.data_pvc(0))
         await world.change(hibernated=False)
+        await world.until("the loss is reported", lambda: world.condition("Ready") == "False/DataLost")
+        await world.annotate(accept_data_loss=world.status.data_identity)
         await world.until("created again", lambda: world.hosts.systems == 1)
         assert world.hosts.programs.recovered == ["data-orders-0"]

@@ -11,8 +11,8 @@ import pytest
 from database_support.unit.declared_clusters import declared_cluster
 from steersman.meta import ObjectMeta, decode_builtins
 from steersman_databases.api import Restore, RestoreSpec
-from steersman_databases.api.backup_common import BackupSettings
-from steersman_databases.api.restore import RestoredTable
+from steersman_databases.api.backups.backup_common import BackupSettings
+from steersman_databases.api.backups.restore import RestoredTable
 from steersman_databases.engines.sql.restore_account import CopyOutcome
 from steersman_databases.features.backup.specs import JobResult, program_job
 from steersman_databases.features.restore import model

@@ -33,8 +33,7 @@ def led_by(world: ClusterHarness, service: str) -> list[str]:
 async def test_member_role_excludes_foreign_slices() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         services = ServicesSettings(additional=(AdditionalService(name="orders-rw", role="rw"),))
         metadata = ObjectMeta(name=OTHER.name, namespace=OTHER.namespace)
         await world.client.create(world.kind(metadata=metadata, spec=world.spec(instances=1, services=services)))

@@ -21,8 +21,7 @@ def buffers(world: ClusterHarness) -> str | None:
 async def test_new_cluster_is_sized_from_its_limits() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         assert buffers(world) == "192MB" and world.status.sizing.mode == "FromResources"
         shown = {one.name: (one.value, one.rule) for one in world.status.sizing.parameters}
         assert shown["shared_buffers"] == ("192MB", "25 % of the memory limit")
@@ -38,8 +37,7 @@ async def test_new_cluster_is_sized_from_its_limits() -> None:
 async def test_new_group_is_sized_from_its_limits() -> None:
     world = GroupHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         shown = {one.name: one.value for one in world.status.sizing.parameters}
         assert shown["innodb_buffer_pool_size"] == "64M"
         assert shown.items() <= world.data("orders-0").started_with.items()
@@ -50,8 +48,7 @@ async def test_cluster_without_record_keeps_its_parameters() -> None:
     """It was created by an operator that did not size."""
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2, postgresql=PostgreSQLSettings(sizing="Defaults"))
-        await world.ready(2)
+        await world.create_ready(2, instances=2, postgresql=PostgreSQLSettings(sizing="Defaults"))
     without = MergePatch({"status": {"sizing": None}})
     await world.client.patch(world.kind, KEY, without, subresource="status")
     await world.change(postgresql={"sizing": None})
@@ -76,8 +73,7 @@ async def test_changed_limit_recreates_each_pod_once() -> None:
     limits = {"memory": "1Gi"}
     world.hosts.resizes.supported = False
     async with world.operator():
-        await world.create(instances=3, resources=ResourceRequirements(limits=FrozenDict(limits)))
-        await world.ready(3)
+        await world.create_ready(3, instances=3, resources=ResourceRequirements(limits=FrozenDict(limits)))
         seen: dict[str, set[str]] = {name: {uid} for name, uid in world.uids().items()}
         await world.change(resources={"limits": {"memory": "1536Mi"}})
 
@@ -100,8 +96,7 @@ async def test_server_that_does_not_start_keeps_its_size() -> None:
     world.hosts.failing_start.add(("shared_buffers", "384MB"))
     world.hosts.resizes.supported = False
     async with world.operator():
-        await world.create(instances=2, resources=ResourceRequirements(limits=FrozenDict({"memory": "1Gi"})))
-        await world.ready(2)
+        await world.create_ready(2, instances=2, resources=ResourceRequirements(limits=FrozenDict({"memory": "1Gi"})))
         await world.change(resources={"limits": {"memory": "1536Mi"}})
         await world.until("reverted", lambda: "keeping 256MB" in world.message("ParametersApplied"), 600)
         assert buffers(world) == "256MB"

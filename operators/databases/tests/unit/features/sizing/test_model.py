@@ -13,7 +13,7 @@ from database_support.unit.planned_cluster import DECLARED, THREE, cluster_state
 from steersman.api.core_v1 import Pod, ResourceRequirements
 from steersman.meta import FrozenDict, Quantity, decode_builtins
 from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterStatus
-from steersman_databases.api.cluster_common import Sizing, SizingStatus
+from steersman_databases.api.autopilot.sizing import Sizing, SizingStatus
 from steersman_databases.api.postgresql_cluster import PostgreSQLSettings
 from steersman_databases.cluster.state import ClusterState
 from steersman_databases.engines.cluster_engine import DeclaredCluster

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from steersman.meta import Duration, Quantity
-from steersman_databases.api.automation import AutogrowSettings, limited_mode
+from steersman_databases.api.autopilot.automation import AutogrowSettings, limited_mode
 from steersman_databases.features.storage.autogrow import GrowthDecision, decide, format_size, next_size
 from steersman_databases.features.storage.usage import Growth, Volume, VolumeUsage
 

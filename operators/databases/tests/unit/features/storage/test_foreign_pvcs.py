@@ -11,8 +11,7 @@ from steersman_testing import virtual_time
 
 async def retain(world: ClusterHarness, version: str) -> None:
     """Makes a cluster and deletes it; its data stay."""
-    await world.create(instances=1, version=version)
-    await world.ready(1)
+    await world.create_ready(1, instances=1, version=version)
     await world.client.delete(world.kind, KEY)
     await world.until("gone", lambda: world.cluster is None)
     await world.wait(30)
@@ -63,8 +62,7 @@ async def test_unadoptable_pvc_is_not_deleted_by_database() -> None:
 async def test_copied_pvc_with_labels_is_not_deleted() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, deletion_policy="Delete")
-        await world.ready(1)
+        await world.create_ready(1, instances=1, deletion_policy="Delete")
         copy = copied(world, 0)
         await world.wait(10)
         await world.client.delete(world.kind, KEY)
@@ -76,8 +74,7 @@ async def test_copied_pvc_with_labels_is_not_deleted() -> None:
 async def test_copied_pvc_does_not_block_scale_down() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         copied(world, 1)
         await world.wait(10)
         await world.change(instances=1)

@@ -19,7 +19,7 @@ from steersman.client import MergePatch
 from steersman.errors import ApiStatus, error_from_status
 from steersman.manager import Manager
 from steersman.meta import Duration, Quantity
-from steersman_databases.api.automation import AutogrowSettings, AutomationMode
+from steersman_databases.api.autopilot.automation import AutogrowSettings, AutomationMode
 from steersman_databases.api.cluster_common import VolumeSettings
 from steersman_databases.features.storage.usage import GROWN
 from steersman_databases.setup import setup
@@ -45,8 +45,7 @@ async def cluster_of(
     async with world.operator():
         filling = asyncio.create_task(found.run())
         try:
-            await world.create(instances=instances, **{"storage": growing(), **spec})
-            await world.ready(instances)
+            await world.create_ready(instances, instances=instances, **{"storage": growing(), **spec})
             await world.until("reported", lambda: world.condition("AutogrowReady") == "True/Idle")
             yield found
         finally:
@@ -256,8 +255,7 @@ def test_flag_limits_all_clusters(mode: AutomationMode) -> None:
         volumes = FillingVolumes(world)
         async with world.operator():
             filling = asyncio.create_task(volumes.run())
-            await world.create(instances=1, storage=growing())
-            await world.ready(1)
+            await world.create_ready(1, instances=1, storage=growing())
             volumes.fill("data-orders-0", 100)
             await world.wait(120)
             assert volumes.sizes() == ["10Gi"]
@@ -315,8 +313,7 @@ async def test_new_instance_has_size_of_others_without_autogrow() -> None:
 async def test_hostile_report_changes_nothing() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, storage=growing())
-        await world.ready(1)
+        await world.create_ready(1, instances=1, storage=growing())
         huge = 10**400
         for report in (
             "{",

@@ -19,8 +19,17 @@ INSTANCE = "databases.steersman.dev/instance"
 
 
 def secrets(world: ClusterHarness) -> dict[str, Sequence[str]]:
-    """Who owns each Secret."""
-    return {s.metadata.name: [o.name for o in s.metadata.owner_references] for s in world.server.read_all(Secret)}
+    """Return the PVCs that own each Secret."""
+    return {
+        s.metadata.name: [o.name for o in s.metadata.owner_references if o.kind == "PersistentVolumeClaim"]
+        for s in world.server.read_all(Secret)
+    }
+
+
+async def accept_loss(world: ClusterHarness) -> None:
+    """Accept the loss of all data once it is reported."""
+    await world.until("the loss is reported", lambda: world.condition("Ready") == "False/DataLost", seconds=900)
+    await world.annotate(accept_data_loss=world.status.data_identity)
 
 
 def store(world: ClusterHarness) -> Sequence[ConfigMap]:
@@ -30,8 +39,7 @@ def store(world: ClusterHarness) -> Sequence[ConfigMap]:
 
 async def scaled_in(world: ClusterHarness) -> None:
     """One instance is there, and the retired volume of another."""
-    await world.create(instances=2)
-    await world.ready(2)
+    await world.create_ready(2, instances=2)
     await world.change(instances=1)
     await world.ready(1)
     await world.until("retired", lambda: world.statefulsets() == ["orders-0"])
@@ -63,6 +71,7 @@ async def test_retired_volume_does_not_block_bootstrap() -> None:
         await scaled_in(world)
         password = world.secret("orders-admin")
         await lose(world)
+        await accept_loss(world)
         await world.until("made anew", lambda: world.hosts.systems == 2, seconds=900)
         await world.ready(1)
         assert world.pvc_names() == ["data-orders-1", "data-orders-2"]
@@ -79,14 +88,14 @@ async def test_retained_wal_volume_does_not_block_bootstrap(instances: int, *, c
     """What the store says is about data that are gone, and one of the claims that own it is not."""
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=instances, wal_storage=VolumeSettings())
-        await world.ready(instances)
+        await world.create_ready(instances, instances=instances, wal_storage=VolumeSettings())
         for number in range(instances):
             await world.client.delete(PersistentVolumeClaim, NAMES.data_pvc(number))
         if cut_off:
             world.server.fail_next(matching("DELETE", "/configmaps"), 500, times=3)
         for pod in world.pods().values():
             await world.client.delete(Pod, pod.key)
+        await accept_loss(world)
         await world.until("made anew", lambda: world.hosts.systems == 2, seconds=900)
         await world.ready(instances)
         kept = [f"wal-orders-{n}" for n in range(instances)]
@@ -115,8 +124,7 @@ async def test_retired_volume_does_not_block_new_cluster(world_of: type[ClusterH
 async def test_data_without_wal_volume_is_not_adopted() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, wal_storage=VolumeSettings())
-        await world.ready(1)
+        await world.create_ready(1, instances=1, wal_storage=VolumeSettings())
         await deleted(world)
         await world.create(instances=1)
         await world.until("refused", lambda: world.condition("Ready") == "False/RetainedDataMismatch")
@@ -135,8 +143,7 @@ async def test_data_with_inner_wal_rejects_wal_volume() -> None:
     """They would go on with the log beside them, and the volume would stay empty."""
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
+        await world.create_ready(2, instances=2)
         await deleted(world)
         await world.create(instances=2, wal_storage=VolumeSettings())
         await world.until("refused", lambda: world.condition("Ready") == "False/RetainedDataMismatch")
@@ -169,8 +176,7 @@ async def test_interrupted_first_instance_gets_wal_volume() -> None:
 async def test_adopted_volume_of_other_class_is_reported(world_of: type[ClusterHarness]) -> None:
     world = world_of()
     async with world.operator():
-        await world.create(instances=1, storage=VolumeSettings(storage_class="slow"))
-        await world.ready(1)
+        await world.create_ready(1, instances=1, storage=VolumeSettings(storage_class="slow"))
         assert world.condition("VolumesResized") == "True/SizeMatches"
         await deleted(world)
         await world.create(instances=1, storage=VolumeSettings(storage_class="fast"))
@@ -189,8 +195,7 @@ async def test_adopted_volume_of_other_class_is_reported(world_of: type[ClusterH
 async def test_unused_pvc_missing_label_is_named(name: str, value: str) -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         before = secrets(world)
         await deleted(world)
         await label(world, name, None)
@@ -241,8 +246,7 @@ async def test_secrets_without_data_are_deleted_with_cluster(policy: Any) -> Non
 async def test_secrets_of_unlabelled_pvc_are_retained() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
+        await world.create_ready(1, instances=1)
         before = secrets(world)
         world.hosts.hanging.add(NAMES.pod(0).name)
         await world.client.delete(world.kind, KEY)
@@ -258,8 +262,7 @@ async def test_secrets_of_unlabelled_pvc_are_retained() -> None:
 async def test_delete_policy_deletes_unlabelled_pvc() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, deletion_policy="Delete")
-        await world.ready(1)
+        await world.create_ready(1, instances=1, deletion_policy="Delete")
         await world.annotate(paused="true")
         await label(world, MANAGED_BY, None)
         await world.wait()
@@ -271,8 +274,7 @@ async def test_delete_policy_deletes_unlabelled_pvc() -> None:
 async def test_pooler_certificate_is_deleted_with_poolers() -> None:
     world = ClusterHarness()
     async with world.operator():
-        await world.create(instances=1, pooler=PoolerSettings())
-        await world.ready(1)
+        await world.create_ready(1, instances=1, pooler=PoolerSettings())
         before = set(secrets(world))
         await world.change(pooler=None)
         await world.until("gone", lambda: set(secrets(world)) == before - {"orders-pooler"})

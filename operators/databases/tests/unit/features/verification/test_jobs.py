@@ -8,7 +8,7 @@ from typing import Any
 from database_support.unit.declared_clusters import declared_cluster
 from steersman.meta import ObjectKey, Quantity, decode_builtins, to_builtins
 from steersman_databases.api import Backup
-from steersman_databases.api.backup_common import BackupSettings
+from steersman_databases.api.backups.backup_common import BackupSettings
 from steersman_databases.features.backup.jobs import verification_plan
 from steersman_databases.features.backup.specs import program_job
 

@@ -10,8 +10,12 @@ import pytest
 
 from steersman.meta import Condition, FrozenDict, ObjectMeta, find_condition
 from steersman_databases.api import Backup, BackupSpec, BackupStatus
-from steersman_databases.api.backup import BackupClusterReference, BackupVerificationStatus
-from steersman_databases.api.backup_common import ClusterBackupStatus, VerificationSettings, VerificationSummary
+from steersman_databases.api.backups.backup import BackupClusterReference, BackupVerificationStatus
+from steersman_databases.api.backups.backup_common import (
+    ClusterBackupStatus,
+    VerificationSettings,
+    VerificationSummary,
+)
 from steersman_databases.features.backup.schedules import InvalidSchedule
 from steersman_databases.features.backup.specs import JobResult
 from steersman_databases.features.verification import model

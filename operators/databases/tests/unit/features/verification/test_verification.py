@@ -9,6 +9,7 @@ import pytest
 from database_support.unit.backup_harness import BackupHarness, backup_settings
 from database_support.unit.cluster_harness import KEY, NAMES
 from database_support.unit.database_harness import CuttableWrites
+from database_support.unit.shared_start import shared_start
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import MergePatch
@@ -31,6 +32,7 @@ NO_STORE: dict[str, object] = {
 }
 
 
+@shared_start
 async def declare(world: BackupHarness, **verification: object) -> None:
     """Create a cluster with one backup in the store.
 
@@ -230,10 +232,12 @@ async def test_backup_of_another_archive_is_not_verified() -> None:
         await world.until("ended", lambda: world.verdict(FIRST) == "Unknown/ArchiveNotInUse", 60)
 
 
+@pytest.mark.timeout(1800 if WHOLE else 120)
 @pytest.mark.parametrize("lose_answer", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("outcome", [None, DAMAGED], ids=["verified", "damaged"])
 def test_operator_killed_at_every_write_has_one_verdict(lose_answer: bool, outcome: dict[str, object] | None) -> None:
-    for writes in range(0, 40, 1 if WHOLE else 3):
+    # By default, each cut point has one of the two moments.
+    for writes in range(3 * lose_answer, 40, 6) if not WHOLE else range(40):
         if not run_virtual(_killed(writes, lose_answer, outcome)):
             assert writes > 3
             return

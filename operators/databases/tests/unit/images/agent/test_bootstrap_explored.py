@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from database_support.simulation.bootstrap_harness import SIZE, BootstrapHarness
 
 STEPS = 600
+SEEDS = 400 if os.environ.get("SIMULATE") == "whole" else 40
 
 
 def explored(seed: int) -> BootstrapHarness:
@@ -48,7 +51,7 @@ def explored(seed: int) -> BootstrapHarness:
     return world
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_bootstrap_exploration_holds_invariants(seed: int) -> None:
     explored(seed).converge()
 

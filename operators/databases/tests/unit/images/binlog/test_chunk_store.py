@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from database_support.unit.binlog_events import UUID, Transaction, session
+from database_support.unit.binlog_events import OTHER, UUID, Transaction, session
 from database_support.unit.memory_archive import MemoryArchive
 from steersman_instance.archive.errors import ArchiveError
 from steersman_instance.binlog import chunk_store
@@ -69,11 +69,23 @@ def test_expiry_keeps_what_a_backup_needs(monkeypatch: pytest.MonkeyPatch) -> No
     archive = MemoryArchive()
     store(archive, "a", 1, 6)
     store(archive, "b", 7, 12)
-    archive.chunks().expire(up_to(8))
+    archive.chunks().expire([up_to(8)])
     assert archive.chunks().sessions() == ["b"]
     assert numbers(archive, "b") == [2, 3, 4, 5]
-    archive.chunks().expire(up_to(12))
+    archive.chunks().expire([up_to(12)])
     assert numbers(archive, "b") == [5], "the next collector continues from it"
+
+
+def test_history_that_was_left_ends_with_its_backups() -> None:
+    archive = MemoryArchive()
+    store(archive, "a", 1, 6)
+    (restored,) = session("b", up_to(3), [Transaction(1, origin=OTHER)])
+    archive.chunks().put(restored)
+    later = up_to(3).add(OTHER, 1)
+    archive.chunks().expire([up_to(2), later])
+    assert numbers(archive, "a") == [2, 3, 4, 5], "the first backup leads there"
+    archive.chunks().expire([later])
+    assert archive.chunks().sessions() == ["b"]
 
 
 def test_expiry_keeps_the_start_of_a_long_transaction() -> None:
@@ -81,7 +93,7 @@ def test_expiry_keeps_the_start_of_a_long_transaction() -> None:
     chunks = archive.chunks()
     for chunk in session("a", NO_GTIDS, [Transaction(1), Transaction(2)], (3, 4, 5)):
         chunks.put(chunk)
-    chunks.expire(up_to(1))
+    chunks.expire([up_to(1)])
     assert numbers(archive, "a") == [1, 2, 3]
 
 

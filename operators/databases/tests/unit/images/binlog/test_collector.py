@@ -196,3 +196,17 @@ def test_path_of_another_cluster_is_not_written() -> None:
     run.owned = True
     collector.step()
     assert run.stored() and run.states[-1].reason == "Archiving"
+
+
+def test_undone_restore_has_lost_nothing_that_is_archived() -> None:
+    run = Run(PlayedServer(end=9, executed=9, purged=8))
+    chunks = run.archive.chunks()
+    for name, before, transactions in (
+        ("19700101T000000Z-a", NO_GTIDS, [Transaction(number) for number in range(1, 9)]),
+        ("19700101T000001Z-b", up_to(3), [Transaction(1, origin=OTHER)]),
+    ):
+        for chunk in session(name, before, transactions):
+            chunks.put(chunk)
+    run.collector().step()
+    assert run.server.streams == [up_to(8)]
+    assert run.states[-1].lost == NO_GTIDS

@@ -20,6 +20,7 @@ from steersman_instance.recovery.gtid_plan import (
     ThroughGtid,
     parse_gtid_target,
     plan_gtid_recovery,
+    served_end,
 )
 from steersman_instance.recovery.plan import RecoveryRefused
 from steersman_instance.recovery.target import AtTime, InvalidTarget, Latest
@@ -58,6 +59,9 @@ class History:
     stored: set[int] = field(default_factory=set[int])
 
 
+HISTORIES = settings(max_examples=500, deadline=None)  # each of the two properties
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> History:
     end = draw(st.integers(1, 24))
@@ -89,7 +93,7 @@ def replayed(plan: GtidPlan) -> GtidSet:
     return reached
 
 
-@settings(max_examples=100, deadline=None)
+@HISTORIES
 @given(histories())
 def test_latest_is_reached_exactly_or_the_gap_is_reported(made: History) -> None:
     end = newest_of(made)
@@ -104,7 +108,7 @@ def test_latest_is_reached_exactly_or_the_gap_is_reported(made: History) -> None
         assert plan.backup == max(reachable, key=lambda each: len(each.gtids))
 
 
-@settings(max_examples=100, deadline=None)
+@HISTORIES
 @given(histories(), st.integers(1, 24), st.sampled_from(["time", "before", "through"]))
 def test_target_is_in_the_chunks_of_the_plan(made: History, number: int, kind: str) -> None:
     gtids = NO_GTIDS.add(UUID, number)
@@ -173,6 +177,14 @@ def test_gap_is_reported_with_the_last_reachable_commit() -> None:
         plan_gtid_recovery([backup(1)], chunks, chunks[-1], Latest())
 
 
+def test_last_commit_before_a_gap_is_a_target() -> None:
+    chunks = headers("s0", 1, 2) + headers("s1", 4, 4)
+    plan = plan_gtid_recovery([backup(0)], chunks, chunks[-1], AtTime(at(2)))
+    assert plan.reached == up_to(2)
+    with pytest.raises(RecoveryRefused, match="is possible until 1970-01-01T00:00:02"):
+        plan_gtid_recovery([backup(0)], chunks, chunks[-1], AtTime(at(2.5)))
+
+
 def test_unknown_backup_is_refused() -> None:
     chunks = headers("a", 1, 3)
     with pytest.raises(RecoveryRefused, match="no backup b9"):
@@ -193,3 +205,42 @@ def test_unknown_backup_is_refused() -> None:
 def test_malformed_target_is_rejected(fields: dict[str, object]) -> None:
     with pytest.raises(InvalidTarget):
         parse_gtid_target(fields)
+
+
+def ends() -> list[ChunkHeader]:
+    """Return sessions of a group that a restore to the second transaction replaced after the fifth."""
+    replaced = headers("19700101T000001Z-a", 1, 3), headers("19700101T000004Z-b", 4, 5)
+    transactions = [Transaction(1, committed_at=9_000_000, origin=ABANDONED)]
+    (restored,) = session("19700101T000008Z-c", up_to(2), transactions)
+    return [*(chunks[-1] for chunks in replaced), restored.header]
+
+
+@pytest.mark.parametrize(
+    ("target", "served"),
+    [
+        (AtTime(at(1)), 1),
+        (AtTime(at(4.5)), 1),
+        (AtTime(at(7)), 1),
+        (AtTime(at(8.5)), 2),
+        (ThroughGtid(NO_GTIDS.add(UUID, 4)), 1),
+        (ThroughGtid(NO_GTIDS.add(UUID, 2)), 2),
+        (Latest(), 2),
+    ],
+)
+def test_target_is_searched_in_the_history_served_then(target: GtidTarget, served: int) -> None:
+    found = ends()
+    assert served_end(found, found[-1], target) == found[served]
+
+
+def test_failover_continues_the_history() -> None:
+    found = [headers("19700101T000001Z-a", 1, 4)[-1], headers("19700101T000004Z-b", 4, 6, before=up_to(2))[-1]]
+    assert served_end(found, found[-1], AtTime(at(2))) == found[-1], "its group is the same"
+
+
+def test_undone_restore_continues_the_previous_history() -> None:
+    found = ends()
+    transactions = [Transaction(n, committed_at=n * 1_000_000) for n in range(3, 6)]
+    (undone,) = session("19700101T000020Z-d", up_to(2), transactions)
+    found.append(undone.header)
+    assert served_end(found, found[-1], AtTime(at(4.5))) == found[-1]
+    assert served_end(found, found[-1], AtTime(at(10))) == found[2]

@@ -51,6 +51,14 @@ def test_job_result_fits_the_termination_log(tmp_path: Path, monkeypatch: pytest
     assert (code, result) == (0, {"ok": True, "backup": {"id": "1"}, "expired": []})
 
 
+def test_long_report_is_in_the_logs_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = {"names": ["n" * 100] * 50}
+    assert run(tmp_path, monkeypatch, {"check": report}) == (0, {"ok": True})
+    assert json.loads(capsys.readouterr().out) == {"ok": True, "check": report}
+
+
 @pytest.mark.parametrize(
     ("error", "code", "reason"),
     [

@@ -47,15 +47,18 @@ def test_recent_target_waits_for_the_archive(pauses: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "refused"),
+    ("minutes", "refused"),
     [
-        (minutes_ago(6), NOT_REACHED),
-        (minutes_ago(-1), NOT_REACHED),
-        (Latest(), NOT_REACHED),
-        (minutes_ago(1), RecoveryRefused("NoUsableBackup", "There is no backup.")),
+        (6, NOT_REACHED),
+        (-1, NOT_REACHED),
+        (None, NOT_REACHED),
+        (1, RecoveryRefused("NoUsableBackup", "There is no backup.")),
     ],
 )
-def test_other_targets_are_refused_at_once(target: object, refused: RecoveryRefused, pauses: list[float]) -> None:
+def test_other_targets_are_refused_at_once(
+    minutes: float | None, refused: RecoveryRefused, pauses: list[float]
+) -> None:
+    target = Latest() if minutes is None else minutes_ago(minutes)
     left = attempts(refused)
     with pytest.raises(RecoveryRefused):
         request.reached(lambda: planned(left), target)

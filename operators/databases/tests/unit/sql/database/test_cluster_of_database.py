@@ -6,12 +6,22 @@ from typing import Any
 
 import pytest
 
-from database_support.unit.database_harness import DatabaseHarness
-from steersman.api.core_v1 import Pod, ResourceRequirements
+from database_support.unit.database_harness import KEY, DatabaseHarness
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import (
+    PersistentVolumeClaim,
+    Pod,
+    ResourceRequirements,
+    Secret,
+    Service,
+    ServiceAccount,
+)
+from steersman.client import MergePatch
 from steersman.meta import FrozenDict, ObjectKey, Quantity, decode_builtins
 from steersman_databases.api import Database
-from steersman_databases.api.backup_common import BackupSettings
+from steersman_databases.api.backups.backup_common import BackupSettings
 from steersman_databases.api.cluster_common import MonitoringSettings, PodMonitorSettings
+from steersman_databases.engines.naming import ClusterNames
 from steersman_databases.sql.database.specs import dedicated_cluster
 from steersman_testing import virtual_time
 
@@ -76,8 +86,7 @@ async def test_resources_and_monitoring_follow_the_database(engine: str) -> None
         return pod and pod.spec.containers[0].resources.limits["memory"]
 
     async with world.operator():
-        await world.create(resources=ResourceRequirements(limits=limits), monitoring=monitor)
-        await world.ready()
+        await world.create_ready(resources=ResourceRequirements(limits=limits), monitoring=monitor)
         cluster = world.cluster
         assert cluster is not None and cluster.status.sizing is not None
         assert (memory_limit(), cluster.spec.monitoring) == ("1Gi", monitor)
@@ -91,3 +100,54 @@ async def test_resources_and_monitoring_follow_the_database(engine: str) -> None
         await world.change(resources=None)
         await world.until("the pod has the default limit", lambda: memory_limit() == "768Mi", 600)
         await world.ready()
+
+
+async def lose_volume(world: DatabaseHarness) -> None:
+    """Delete the volume of the cluster, and the pod that uses it."""
+    names = ClusterNames(KEY)
+    await world.client.delete(PersistentVolumeClaim, names.data_pvc(0))
+    await world.client.delete(Pod, names.pod(0))
+    await world.client.patch(Pod, names.pod(0), MergePatch({"metadata": {"finalizers": None}}))
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
+@virtual_time
+async def test_lost_volume_is_reported_and_passwords_kept(engine: str) -> None:
+    world = DatabaseHarness(engine)
+    async with world.operator():
+        await world.create_ready()
+        passwords = [world.secret(name)["password"] for name in ("orders-admin", "orders-app")]
+        await lose_volume(world)
+        await world.until("it is reported", lambda: world.reason == "DataLost")
+        world.server.collect_garbage()
+        assert world.database is not None and world.database.status.phase == "Failed"
+        assert "PVC data-orders-0 is missing" in world.message and "accept-data-loss" in world.message
+        assert [world.secret(name)["password"] for name in ("orders-admin", "orders-app")] == passwords
+        assert world.cluster is not None
+        accepted = {"databases.steersman.dev/accept-data-loss": world.cluster.status.data_identity}
+        kind = type(world.cluster)
+        await world.client.patch(kind, KEY, MergePatch({"metadata": {"annotations": accepted}}))
+        await world.ready()
+        assert [world.secret(name)["password"] for name in ("orders-admin", "orders-app")] == passwords
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
+@virtual_time
+async def test_restored_cluster_is_adopted_by_annotation(engine: str) -> None:
+    world = DatabaseHarness(engine)
+    async with world.operator():
+        await world.create_ready()
+    assert world.cluster is not None
+    kind, uid = type(world.cluster), world.cluster.metadata.uid
+    for each in (kind, StatefulSet, Service, ServiceAccount, Secret):
+        for obj in world.server.read_all(each):
+            await world.client.patch(each, obj.key, MergePatch({"metadata": {"ownerReferences": None}}))
+    async with world.operator():
+        await world.until("it is refused", lambda: world.reason == "NameConflict")
+        assert "set the annotation databases.steersman.dev/adopt of the Database to true" in world.message
+        adopt = {"databases.steersman.dev/adopt": "true"}
+        await world.client.patch(Database, KEY, MergePatch({"metadata": {"annotations": adopt}}))
+        await world.ready()
+        assert world.cluster is not None and world.cluster.metadata.uid == uid
+        reference = world.cluster.controller_reference
+        assert reference is not None and reference.kind == "Database"

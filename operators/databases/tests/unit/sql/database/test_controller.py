@@ -41,8 +41,7 @@ def _key(name: str) -> ObjectKey:
 async def test_database_becomes_ready_then_writes_nothing(engine: str) -> None:
     world = DatabaseHarness(engine)
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         database, cluster, at = world.database, world.cluster, f"orders-primary.default:{PORTS[engine]}/orders"
         assert database is not None and cluster is not None
         assert database.status.connection_string == f"{engine}://orders:<secret>@{at}"
@@ -71,8 +70,7 @@ async def test_database_becomes_ready_then_writes_nothing(engine: str) -> None:
 async def test_events_describe_progress_without_passwords(engine: str) -> None:
     world = DatabaseHarness(engine)
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         await world.until("told", lambda: any(e.reason == "DatabaseReady" for e in world.server.read_all(Event)))
         notes = [e.note or "" for e in world.server.read_all(Event)]
         assert {"created Service orders-primary", "created user orders", "created database orders"} <= set(notes)
@@ -84,8 +82,9 @@ async def test_events_describe_progress_without_passwords(engine: str) -> None:
 async def test_postgresql_only_fields_are_applied() -> None:
     world = DatabaseHarness("postgresql")
     async with world.operator():
-        await world.create(encoding="UTF8", schemas=(Schema(name="sales"),), extensions=(Extension(name="pgcrypto"),))
-        await world.ready()
+        await world.create_ready(
+            encoding="UTF8", schemas=(Schema(name="sales"),), extensions=(Extension(name="pgcrypto"),)
+        )
         inside = world.sql.contents["orders"]
         assert "sales" in inside.schemas and "pgcrypto" in inside.extensions
 
@@ -94,8 +93,7 @@ async def test_postgresql_only_fields_are_applied() -> None:
 async def test_mysql_character_set_is_applied() -> None:
     world = DatabaseHarness()
     async with world.operator():
-        await world.create(encoding="latin1")
-        await world.ready()
+        await world.create_ready(encoding="latin1")
         assert world.sql.databases["orders"].encoding == "latin1"
 
 
@@ -104,8 +102,7 @@ async def test_mysql_character_set_is_applied() -> None:
 async def test_drift_is_reverted_in_30s(engine: str) -> None:
     world = DatabaseHarness(engine)
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         password = world.secret("orders-app")["password"]
         world.sql.drop_user("orders")
         await world.until("user is back", lambda: "orders" in world.sql.users, 30)
@@ -135,8 +132,7 @@ async def test_status_edited_by_hand_is_rewritten(engine: str) -> None:
     """Or that a former leader did, whose request was long on its way."""
     world = DatabaseHarness(engine)
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         former = world.database and world.database.status
         late = MergePatch({"status": {"phase": "Provisioning", "conditions": []}})
         await world.client.patch(Database, KEY, late, subresource="status")
@@ -154,8 +150,7 @@ async def test_other_objects_on_its_cluster_keep_their_names(engine: str) -> Non
         return user.status.conditions[0].message if user and user.status.conditions else ""
 
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         for name in ("clerk", "orders"):
             spec = DatabaseUserSpec(user=name, cluster_ref=at)
             metadata = ObjectMeta(name=name, namespace=KEY.namespace)
@@ -171,8 +166,7 @@ async def test_other_objects_on_its_cluster_keep_their_names(engine: str) -> Non
 async def test_service_port_changed_by_hand_is_replaced() -> None:
     world = DatabaseHarness()
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
 
         def ports() -> list[int]:
             service = world.server.read(Service, _key("orders-primary"))
@@ -189,8 +183,7 @@ async def test_service_port_changed_by_hand_is_replaced() -> None:
 async def test_password_set_by_hand_is_adopted(engine: str) -> None:
     world = DatabaseHarness(engine)
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         body = {"data": {"password": "Ynk6IGhhbmQ="}}
         await world.client.patch(Secret, _key("orders-app"), MergePatch(body))
         await world.until("in force", lambda: world.sql.can_log_in(SqlCredentials("orders", "by: hand")), 30)
@@ -202,8 +195,7 @@ async def test_password_set_by_hand_is_adopted(engine: str) -> None:
 async def test_endpoint_stays_in_status_while_server_hangs(engine: str) -> None:
     world = DatabaseHarness(engine)
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         database = world.database
         assert database is not None
         told = database.status.connection_string
@@ -275,8 +267,7 @@ async def test_foreign_cluster_is_not_adopted(engine: str) -> None:
 async def test_volume_grows_and_never_shrinks(engine: str) -> None:
     world = DatabaseHarness(engine)
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         await world.change(storageSize="2Gi")
 
         def requested() -> Quantity:
@@ -380,8 +371,7 @@ async def _killed_while_creating(engine: str, requests: int, lose_answer: bool) 
 async def _killed_while_deleting(engine: str, requests: int, lose_answer: bool, policy: str) -> bool:
     world = DatabaseHarness(engine)
     async with world.operator():
-        await world.create(deletion_policy=policy)
-        await world.ready()
+        await world.create_ready(deletion_policy=policy)
     await world.client.delete(Database, KEY)
     transport = CuttableTransport(world.server, requests, lose_answer=lose_answer)
     async with world.operator(transport):

@@ -22,8 +22,7 @@ each_engine = pytest.mark.parametrize("engine", VERSIONS)
 async def test_retained_data_is_reused_by_same_name(engine: str) -> None:
     world = DatabaseHarness(engine)
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         kept, claim = {name: world.secret(name) for name in ("orders-admin", "orders-app")}, world.pvc()
         await world.deleted()
         after = world.pvc()
@@ -41,8 +40,7 @@ async def test_retained_data_is_reused_by_same_name(engine: str) -> None:
 async def test_deleting_pvc_deletes_its_secrets(engine: str) -> None:
     world = DatabaseHarness(engine)
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         await world.deleted()
         await world.client.delete(PersistentVolumeClaim, ObjectKey(KEY.namespace, "data-orders-0"))
         world.server.collect_garbage()
@@ -54,8 +52,7 @@ async def test_deleting_pvc_deletes_its_secrets(engine: str) -> None:
 async def test_deletion_policy_at_deletion_time_applies(engine: str) -> None:
     world = DatabaseHarness(engine)
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         await world.change(deletionPolicy="Delete")
         await world.deleted()
         assert world.pvc() is None
@@ -88,8 +85,7 @@ async def test_force_delete_is_passed_to_the_cluster(engine: str, monkeypatch: p
 async def test_rejected_data_deletion_keeps_secrets_and_retries(engine: str) -> None:
     world = DatabaseHarness(engine)
     async with world.operator():
-        await world.create(deletion_policy="Delete")
-        await world.ready()
+        await world.create_ready(deletion_policy="Delete")
         refused = matching("DELETE", "/persistentvolumeclaims/data-orders-0")
         keys: list[bool] = []
 
@@ -110,8 +106,7 @@ async def test_rejected_data_deletion_keeps_secrets_and_retries(engine: str) -> 
 async def test_data_of_other_engine_is_rejected(first: str, second: str) -> None:
     world = DatabaseHarness(first)
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         await world.deleted()
         world.engine = second
         await world.create()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from database_support.unit.database_harness import KEY, CuttableTransport, DatabaseHarness
-from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Secret, Service
 from steersman.api.events_v1 import Event
 from steersman.client import HttpRequest, HttpResponse, MergePatch
 from steersman.errors import ConnectionFailed
@@ -54,8 +54,7 @@ def test_foreign_object_is_named_and_kept(kind: str, name: str, fields: dict[str
 async def test_secret_with_other_owner_is_not_deleted() -> None:
     world = DatabaseHarness()
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         template = await world.client.create(ConfigMap(metadata=ObjectMeta(name="sealed", namespace=KEY.namespace)))
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "sealed", "uid": template.metadata.uid}
         body = {"metadata": {"ownerReferences": [owner]}}
@@ -64,19 +63,6 @@ async def test_secret_with_other_owner_is_not_deleted() -> None:
         await world.runtime.clock.sleep(30)
         assert world.secret("orders-admin") == before
         assert world.reason == "DatabaseReady"
-
-
-@virtual_time
-async def test_deleted_data_starts_a_new_cluster() -> None:
-    world = DatabaseHarness()
-    async with world.operator():
-        await world.create()
-        await world.ready()
-        before = world.secret("orders-admin")
-        await world.client.delete(PersistentVolumeClaim, _key("data-orders-0"))
-        await world.client.delete(Pod, _key("orders-0-0"))
-        await world.until("a key of its own", lambda: world.secret("orders-admin") not in ({}, before))
-        await world.ready()
 
 
 class RefusingTransport(CuttableTransport):
@@ -113,8 +99,7 @@ async def test_rejection_message_reaches_user() -> None:
 async def test_redirected_service_is_restored() -> None:
     world = DatabaseHarness()
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         body = {"spec": {"type": "ExternalName", "externalName": "elsewhere.example"}}
         await world.client.patch(Service, _key("orders-primary"), MergePatch(body))
 
@@ -129,8 +114,7 @@ async def test_redirected_service_is_restored() -> None:
 async def test_removed_excess_rights_are_noticed() -> None:
     world = DatabaseHarness()
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         world.sql.spoil_user("orders", superuser=True)
         await world.until("said", lambda: world.reason == "InvalidName", 30)
         world.sql.spoil_user("orders", superuser=False)
@@ -141,8 +125,7 @@ async def test_removed_excess_rights_are_noticed() -> None:
 async def test_password_rejected_by_server_is_reported() -> None:
     world = DatabaseHarness()
     async with world.operator():
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         await world.client.patch(Secret, _key("orders-app"), MergePatch({"data": {"password": "AAA="}}))
         await world.until("said", lambda: world.reason == "InvalidName", 30)
         database = world.database

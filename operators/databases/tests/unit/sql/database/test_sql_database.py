@@ -16,8 +16,8 @@ from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman_databases.api import Database, DatabaseUser
 from steersman_databases.engines import ServerEndpoint
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import SqlFailed
-from steersman_databases.engines.pool import ServerSessions
 from steersman_databases.engines.sql.desired import SecurableKind
 from steersman_databases.engines.sql.inspection import Inspection, InspectionScope, SecuredObject
 from steersman_databases.engines.sql.sql_actions import DropDatabase, DropRole, FinishDatabase, SqlAction
@@ -127,8 +127,13 @@ async def test_paused_database_is_not_changed() -> None:
         await world.client.patch(Database, ObjectKey("default", "shop"), MergePatch(paused))
         await world.until("paused", lambda: world.database_reason("shop") == "Paused", 5)
         world.sql.databases["shop"] = replace(world.sql.databases["shop"], connection_limit=3)
+        change = MergePatch({"spec": {"deletionPolicy": "Delete"}})
+        await world.client.patch(Database, ObjectKey("default", "shop"), change)
         await world.runtime.clock.sleep(60)
         assert world.sql.databases["shop"].connection_limit == 3
+        found = world.server.read(Database, ObjectKey("default", "shop"))
+        assert found is not None and found.metadata.generation is not None
+        assert found.status.observed_generation == found.metadata.generation - 1
         go_on = {"metadata": {"annotations": {"databases.steersman.dev/paused": None}}}
         await world.client.patch(Database, ObjectKey("default", "shop"), MergePatch(go_on))
         await world.until("healed", lambda: world.sql.databases["shop"].connection_limit == -1, 10)

@@ -13,8 +13,8 @@ from database_support.fake_server.engine import ADMINISTRATOR, InMemoryServer, I
 from database_support.unit.users_harness import HOST
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import EngineError, ObjectsMissing
-from steersman_databases.engines.pool import ServerSessions
 from steersman_databases.engines.server import DatabaseServer, Login, Verification
 from steersman_databases.engines.sql.desired import (
     ANY,

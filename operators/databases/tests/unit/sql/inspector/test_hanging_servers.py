@@ -14,7 +14,7 @@ from steersman.meta import FrozenDict, ObjectMeta, is_true
 from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterSpec
 from steersman_databases.api.postgresql_cluster import PostgreSQLSettings
 from steersman_databases.cluster import setup as cluster_setup
-from steersman_databases.cluster.engine_parts import EngineParts
+from steersman_databases.cluster.parts.engine_parts import EngineParts
 from steersman_databases.core.outcome import MAX_CONCURRENT_RECONCILES
 from steersman_databases.engines import ServerEndpoint, SqlCredentials
 from steersman_databases.engines.cluster_engine import SettingCatalog

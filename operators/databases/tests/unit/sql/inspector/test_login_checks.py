@@ -8,8 +8,8 @@ from typing import Any
 from database_support.fake_server.engine import InMemorySqlEngine
 from database_support.unit.users_harness import UsersHarness
 from steersman_databases.engines import SqlCredentials
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import AccessDenied, SqlFailed
-from steersman_databases.engines.pool import ServerSessions
 from steersman_databases.engines.server import DatabaseServer
 from steersman_databases.engines.sql.inspection import Inspection, InspectionScope
 from steersman_databases.engines.sql.sql_engine import SqlEngine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,9 @@ from database_support.fake_server.engine import ADMINISTRATOR, InMemoryServer, I
 from database_support.fake_server.server import FakeConnections
 from database_support.unit.users_harness import HOST
 from steersman.meta import ObjectKey
+from steersman_databases.core.outcome import MAX_CONCURRENT_RECONCILES
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import AdministratorRejected, EngineError, ObjectsMissing, ServerUnreachable
-from steersman_databases.engines.pool import ServerSessions
 from steersman_databases.engines.server import DatabaseServer, Login, Verification
 from steersman_databases.engines.sql.desired import (
     ANY,
@@ -83,10 +85,10 @@ def located(contents: Contents, password: str = ADMINISTRATOR.password) -> Resol
 
 
 async def settle(
-    surveys: ServerInspector, where: ResolvedServer, name: str, kind: str = KIND
+    surveys: ServerInspector, where: ResolvedServer, name: str, kind: str = KIND, namespace: str = "default"
 ) -> tuple[SqlChange, ...]:
-    desired = DesiredUser(name, "s3cret", mark=OwnershipMark("here", kind, "default", name))
-    return await surveys.reconcile(where, kind, ObjectKey("default", name), (desired,))
+    desired = DesiredUser(name, "s3cret", mark=OwnershipMark("here", kind, namespace, name))
+    return await surveys.reconcile(where, kind, ObjectKey(namespace, name), (desired,))
 
 
 def nowhere(request: ObjectKey, *, priority: int = 0) -> None:
@@ -266,6 +268,38 @@ async def test_hundreds_of_objects_share_slots() -> None:
     for task in (*listening, *started):
         task.cancel()
     await asyncio.gather(*listening, *started, return_exceptions=True)
+
+
+@virtual_time
+async def test_slow_servers_of_a_namespace_leave_workers() -> None:
+    """A tenant with more slow servers than there are workers delays no other tenant."""
+    runtime = virtual_runtime()
+    surveys, workers, contents = ServerInspector(runtime), asyncio.Semaphore(MAX_CONCURRENT_RECONCILES), Contents()
+    contents.takes_seconds = 40.0
+    done: list[ObjectKey] = []
+
+    async def attempt(key: ObjectKey) -> None:
+        server = located(contents)
+        where = replace(server, server=replace(server.server, maintenance_database=f"shop{key.name}"))
+        async with workers:
+            with suppress(NoSlotFree):
+                await settle(surveys, where, key.name, namespace=key.namespace)
+                done.append(key)
+
+    def push(request: ObjectKey, *, priority: int = 0) -> None:
+        started.append(asyncio.create_task(attempt(request)))
+
+    listening = asyncio.create_task(surveys.events_for(KIND).run(push, runtime))
+    started = [asyncio.create_task(attempt(ObjectKey("guest", str(number)))) for number in range(300)]
+    await runtime.clock.sleep(1)
+    contents.takes_seconds = 0.0
+    await asyncio.wait_for(attempt(ObjectKey("default", "1000")), 5)
+    assert done == [ObjectKey("default", "1000")]
+    await runtime.clock.sleep(60)
+    assert len(done) == 301
+    for task in (listening, *started):
+        task.cancel()
+    await asyncio.gather(listening, *started, return_exceptions=True)
 
 
 @virtual_time

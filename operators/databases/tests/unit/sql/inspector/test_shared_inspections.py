@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from database_support.fake_server.engine import InMemorySqlEngine
 from database_support.unit.users_harness import UsersHarness
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import SqlFailed
-from steersman_databases.engines.pool import ServerSessions
 from steersman_databases.engines.sql.inspection import Inspection, InspectionScope
 from steersman_databases.engines.sql.sql_engine import SqlEngine
 from steersman_testing import virtual_time

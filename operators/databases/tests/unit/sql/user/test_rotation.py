@@ -16,8 +16,8 @@ from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman_databases.api import DatabaseUser
 from steersman_databases.engines import SqlCredentials
+from steersman_databases.engines.connection.pool import ServerSessions
 from steersman_databases.engines.errors import AccessDenied
-from steersman_databases.engines.pool import ServerSessions
 from steersman_databases.engines.server import DatabaseServer
 from steersman_databases.engines.sql.inspection import Inspection, InspectionScope
 from steersman_databases.engines.sql.sql_engine import SqlEngine

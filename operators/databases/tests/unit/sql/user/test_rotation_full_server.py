@@ -11,7 +11,8 @@ from psycopg import OperationalError as PostgreSQLError
 
 from database_support.fake_server.engine import InMemorySqlEngine
 from database_support.unit.users_harness import UsersHarness, harness_of
-from steersman_databases.engines import SqlCredentials, dns
+from steersman_databases.engines import SqlCredentials
+from steersman_databases.engines.connection import dns
 from steersman_databases.engines.mysql.sql import session as asyncmy_session
 from steersman_databases.engines.server import DatabaseServer
 from steersman_testing import run_virtual

@@ -15,7 +15,7 @@ from steersman_instance.read_replica.configuration import (
     load,
     parameters,
 )
-from steersman_instance.read_replica.cpu import CpuMeter, used_seconds
+from steersman_instance.read_replica.cpu import CpuMeter
 from steersman_instance.read_replica.diagnosis import Diagnosis
 from steersman_instance.read_replica.lag import LagTracker
 from steersman_instance.read_replica.report import Report
@@ -184,15 +184,6 @@ def test_cpu_meter_averages_the_last_minute() -> None:
     assert meter.cores == 1.0
     meter.sample(180)
     assert meter.cores == 0.0
-
-
-def test_cpu_use_of_both_versions_of_control_groups(tmp_path: Path) -> None:
-    assert used_seconds(tmp_path) is None
-    (tmp_path / "cpuacct").mkdir()
-    (tmp_path / "cpuacct/cpuacct.usage").write_text("2500000000\n")
-    assert used_seconds(tmp_path) == 2.5
-    (tmp_path / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\n")
-    assert used_seconds(tmp_path) == 1.5
 
 
 @pytest.mark.parametrize(

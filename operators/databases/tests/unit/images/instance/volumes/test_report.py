@@ -13,7 +13,7 @@ import pytest
 from steersman_instance.metrics.catalog import SessionLost
 from steersman_instance.paths import InstancePaths
 from steersman_instance.volumes.report import REPEAT_SECONDS, VolumeReporter, volume_space
-from steersman_instance.volumes.wal_retention import Retainer, WalRetention
+from steersman_instance.volumes.wal_retention import InactiveSlot, Retainer, WalRetention
 from steersman_pod.api_client import ApiUnavailable
 
 GIB = 1 << 30
@@ -129,7 +129,7 @@ def instance(tmp_path: Path, waiting: int = 0) -> InstancePaths:
 
 
 def test_retention_names_larger_cause(tmp_path: Path) -> None:
-    session = Session([{"name": "audit", "active": False, "retained": 8 << 20}])
+    session = Session([{"name": "audit", "active": False, "retained": 8 << 20, "position": "0/1"}])
     retention = WalRetention(instance(tmp_path, waiting=4), lambda: session)
     retention.inspect()
     assert session.closed
@@ -151,7 +151,7 @@ def test_retention_by_archive_is_known_without_server(tmp_path: Path) -> None:
 
 def test_retention_is_inspected_from_half_of_volume_on(tmp_path: Path) -> None:
     pod = Pod({"data": GIB, "wal": 4 * GIB})
-    session = Session([{"name": "audit", "active": True, "retained": 5 * GIB}])
+    session = Session([{"name": "audit", "active": True, "retained": 5 * GIB, "position": "0/1"}])
     retention = WalRetention(instance(tmp_path), lambda: session)
     reporter = pod.reporter(retention)
     pod.step(reporter)
@@ -163,3 +163,95 @@ def test_retention_is_inspected_from_half_of_volume_on(tmp_path: Path) -> None:
     pod.step(reporter)
     assert pod.written[-1]["wal"]["retainedBy"] == "replication slot audit"
     assert pod.written[-1]["wal"]["retained"] == "5.0 GiB WAL"
+
+
+def test_retention_without_wal_volume_is_of_data_volume(tmp_path: Path) -> None:
+    pod = Pod({"data": 6 * GIB})
+    retention = WalRetention(
+        instance(tmp_path), lambda: Session([{"name": "a", "active": True, "retained": 2 * GIB, "position": "0/1"}])
+    )
+    reporter = pod.reporter(retention)
+    pod.step(reporter)
+    assert retention.needed
+    retention.inspect()
+    pod.step(reporter)
+    assert pod.written[-1]["data"]["retainedBy"] == "replication slot a"
+
+
+def test_retention_reports_inactive_slot_since_it_was_observed(tmp_path: Path) -> None:
+    now = 1000.0
+    slots = [
+        {"name": "busy", "active": True, "retained": 9 << 20, "position": "0/1"},
+        {"name": "audit", "active": False, "retained": 8 << 20, "position": "0/1"},
+        {"name": "small", "active": False, "retained": 1 << 20, "position": "0/1"},
+    ]
+    session = Session(slots)
+    retention = WalRetention(instance(tmp_path), lambda: session, lambda: now)
+    retention.inspect()
+    now = 1500.0
+    retention.inspect()
+    assert retention.inactive_slot(20 << 20) == InactiveSlot("audit", 8 << 20, 1000)
+    assert retention.inactive_slot(100 << 20) is None, "a small part"
+    assert retention.largest(20 << 20) == Retainer("replication slot busy", 9 << 20)
+    pod = Pod({"data": 8 * GIB})
+    reporter = pod.reporter(retention)
+    pod.step(reporter)
+    assert "inactiveSlot" not in pod.written[-1]["data"]
+    slots[1]["retained"] = 4 * GIB
+    retention.inspect()
+    pod.step(reporter)
+    assert pod.written[-1]["data"]["inactiveSlot"] == {"name": "audit", "size": 4 * GIB, "since": 1000}
+    slots[1]["active"] = True
+    retention.inspect()
+    pod.step(reporter)
+    assert "inactiveSlot" not in pod.written[-1]["data"]
+    slots[1]["active"] = False
+    retention.inspect()
+    found = retention.inactive_slot(20 << 20)
+    assert found is not None and found.since == 1500, "its client was connected meanwhile"
+
+
+def test_retention_slot_that_advances_has_a_client(tmp_path: Path) -> None:
+    """A client that connects for moments only is not seen, but moves its slot."""
+    now = 1000.0
+    slot = {"name": "audit", "active": False, "retained": 8 << 20, "position": "0/1000"}
+    retention = WalRetention(instance(tmp_path), lambda: Session([slot]), lambda: now)
+    retention.inspect()
+    now, slot["position"] = 1500.0, "0/2000"
+    retention.inspect()
+    found = retention.inactive_slot(20 << 20)
+    assert found is not None and found.since == 1500
+
+
+def test_report_of_inactive_slot_changes_with_its_time(tmp_path: Path) -> None:
+    now = 1000.0
+    pod = Pod({"data": 8 * GIB})
+    slot = {"name": "audit", "active": False, "retained": 4 * GIB, "position": "0/1000"}
+    retention = WalRetention(instance(tmp_path), lambda: Session([slot]), lambda: now)
+    reporter = pod.reporter(retention)
+    for now in (1000.0, 1500.0):
+        slot["position"] = f"0/{now:.0f}"
+        retention.inspect()
+        pod.step(reporter, 1)
+        assert pod.written[-1]["data"]["inactiveSlot"]["since"] == now
+
+
+def test_inactivity_of_slot_starts_again_after_outage(tmp_path: Path) -> None:
+    now = 1000.0
+    session = Session([{"name": "audit", "active": False, "retained": 8 << 20, "position": "0/1"}])
+    responses = iter([session, None, session])
+
+    def connect() -> Session:
+        if (found := next(responses)) is None:
+            raise SessionLost("no response")
+        return found
+
+    retention = WalRetention(instance(tmp_path), connect, lambda: now)
+    retention.inspect()
+    now = 1500.0
+    retention.inspect()
+    assert retention.inactive_slot(8 << 20) is None
+    assert retention.largest(8 << 20) is not None, "the last response counts for the message"
+    retention.inspect()
+    found = retention.inactive_slot(8 << 20)
+    assert found is not None and found.since == 1500

@@ -7,8 +7,8 @@ import pytest
 from database_support.unit.cluster_harness import KEY, ClusterHarness
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Secret
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
-from steersman_databases.core.cached_data import MAX_UNOWNED_BYTES
 from steersman_databases.core.database_naming import MANAGED_BY
+from steersman_databases.engines.connection.input_limits import MAX_UNOWNED_BYTES
 from steersman_testing import virtual_time
 
 SIZES = {"small": MAX_UNOWNED_BYTES, "large": MAX_UNOWNED_BYTES + 1, "owned": MAX_UNOWNED_BYTES + 1}
@@ -19,8 +19,7 @@ SIZES = {"small": MAX_UNOWNED_BYTES, "large": MAX_UNOWNED_BYTES + 1, "owned": MA
 async def test_large_unowned_data_are_not_cached(kind: type[ConfigMap] | type[Secret]) -> None:
     world = ClusterHarness()
     async with world.operator() as manager:
-        await world.create()
-        await world.ready()
+        await world.create_ready()
         volume = world.server.read_all(PersistentVolumeClaim)[0]
         name, uid = volume.metadata.name, volume.metadata.uid
         owners = (OwnerReference(api_version="v1", kind="PersistentVolumeClaim", name=name, uid=uid),)
