@@ -24,6 +24,7 @@ from database_support.servers.postgresql import RealPostgreSQLServer, start_post
 from database_support.servers.process import certify
 from database_support.servers.real_server import ADMINISTRATOR
 from steersman_instance.metrics.exporter import postgresql_exporter
+from steersman_instance.metrics.history.recorder import History
 from steersman_instance.metrics.postgresql.session import ServerAddress
 from steersman_instance.metrics.server import MetricsServer
 from steersman_instance.paths import InstancePaths
@@ -88,7 +89,9 @@ def measure(server: RealPostgreSQLServer, directory: Path) -> dict[str, float]:
     exporter = postgresql_exporter(version, paths, address)
     snapshot, stop = exporter.snapshot({"dbcluster": "orders"}), threading.Event()
     exporter.start(snapshot, stop)
-    page = MetricsServer(snapshot, directory, "127.0.0.1", 0)
+    history = History(exporter.series, snapshot.readings)
+    threading.Thread(target=history.run, args=(stop,), daemon=True).start()
+    page = MetricsServer(snapshot, history, directory, "127.0.0.1", 0)
     page.start()
     time.sleep(WARM_UP_SECONDS)
     before, start = time.process_time(), time.monotonic()
