@@ -1,5 +1,7 @@
 """Render the diagrams of ``scripts/diagrams`` as SVG in ``docs/assets``.
 
+A file with ``row`` is a timeline. Other files have boxes and arrows.
+
 ``--check`` only lists outdated files, and exits with 1 if there are any.
 """
 
@@ -12,6 +14,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -155,10 +158,111 @@ def _gap_point(diagram: Diagram, position: tuple[int, int]) -> Point:
     return diagram.left(position[0]) + diagram.columns[position[0]] + _GAP / 2, diagram.center(position)[1]
 
 
+class Span(msgspec.Struct, forbid_unknown_fields=True):
+    """A bar between two positions; ``none`` is only a text."""
+
+    begin: int
+    end: int
+    text: str = ""
+    tone: Literal["strong", "soft", "none"] = "soft"
+
+
+class Row(msgspec.Struct, forbid_unknown_fields=True):
+    """A component with its bars, and a note below them."""
+
+    title: str
+    spans: Sequence[Span]
+    note: str = ""
+
+
+class Tick(msgspec.Struct, forbid_unknown_fields=True):
+    """A moment, as a line through all rows."""
+
+    at: int
+    text: str
+
+
+class Timeline(msgspec.Struct, forbid_unknown_fields=True):
+    """Rows over an axis from 0 to 100, with an alternative text."""
+
+    label: str
+    ticks: Sequence[Tick]
+    row: Sequence[Row]
+    footer: str = ""
+
+
+_AXIS_LEFT, _AXIS_WIDTH, _TIMELINE_ROW, _BAR = 150, 590, 62, 28
+_CHARACTER_WIDTH = 6.2
+_MAX_TITLE_CHARACTERS = 16
+
+
+def render_timeline(timeline: Timeline) -> str:
+    """Render the timeline as SVG.
+
+    Raises:
+        ValueError: a text is wider than its bar.
+    """
+    width, bottom = _AXIS_LEFT + _AXIS_WIDTH + 20, 44 + len(timeline.row) * _TIMELINE_ROW
+    height = bottom + (30 if timeline.footer else 6)
+    footer = (
+        f'  <text x="{width / 2:g}" y="{bottom + 16}" {_NOTE} text-anchor="middle">{escape(timeline.footer)}</text>'
+    )
+    return "\n".join(
+        [
+            _head(width, height, timeline.label),
+            f'  <rect width="{width}" height="{height}" rx="8" fill="#fafafa"/>',
+            *(line for tick in timeline.ticks for line in _tick(tick, bottom)),
+            *(line for number, row in enumerate(timeline.row) for line in _row(row, 48 + number * _TIMELINE_ROW)),
+            *([footer] if timeline.footer else []),
+            "</svg>",
+            "",
+        ]
+    )
+
+
+_NOTE = 'font-size="12" fill="#616161"'
+_TONES = {"strong": ('fill="#3949ab"', "#fff"), "soft": ('fill="#e8eaf6" stroke="#3949ab"', "#212121")}
+
+
+def _position(at: int) -> float:
+    return _AXIS_LEFT + at * _AXIS_WIDTH / 100
+
+
+def _tick(tick: Tick, bottom: int) -> Iterator[str]:
+    x = _position(tick.at)
+    yield f'  <path d="M{x:g} 36V{bottom}" stroke="#9e9e9e" stroke-dasharray="3 4"/>'
+    anchor = "start" if tick.at == 0 else "end" if tick.at == 100 else "middle"
+    yield f'  <text x="{x:g}" y="26" {_NOTE} text-anchor="{anchor}">{escape(tick.text)}</text>'
+
+
+def _row(row: Row, top: int) -> Iterator[str]:
+    if len(row.title) > _MAX_TITLE_CHARACTERS:
+        raise ValueError(f"{row.title!r} is too long for its column")
+    yield f'  <text x="20" y="{top + 19}" fill="#212121" font-weight="600" font-size="13">{escape(row.title)}</text>'
+    for span in row.spans:
+        left, wide = _position(span.begin), _position(span.end) - _position(span.begin)
+        if len(span.text) * _CHARACTER_WIDTH > wide:
+            raise ValueError(f"{row.title}: {span.text!r} is too long for its bar")
+        look, color = _TONES.get(span.tone, ("", "#616161"))
+        if look:
+            yield f'  <rect x="{left:g}" y="{top}" width="{wide:g}" height="{_BAR}" rx="4" {look}/>'
+        text = f'x="{left + wide / 2:g}" y="{top + 18}" text-anchor="middle" font-size="12" fill="{color}"'
+        yield f"  <text {text}>{escape(span.text)}</text>"
+    if row.note:
+        yield f'  <text x="{_AXIS_LEFT}" y="{top + 44}" {_NOTE}>{escape(row.note)}</text>'
+
+
+def _render(source: Path) -> str:
+    content = tomllib.loads(source.read_text())
+    if "row" in content:
+        return render_timeline(msgspec.convert(content, Timeline))
+    return render_svg(msgspec.convert(content, Diagram))
+
+
 def stale_diagrams() -> Iterator[tuple[Path, str]]:
     """Yield outdated pictures with their expected content."""
     for source in sorted(SOURCES.glob("*.toml")):
-        picture = render_svg(msgspec.convert(tomllib.loads(source.read_text()), Diagram))
+        picture = _render(source)
         path = ASSETS / f"{source.stem}.svg"
         if not path.exists() or path.read_text() != picture:
             yield path, picture
