@@ -30,8 +30,7 @@ def example(request: pytest.FixtureRequest, cluster: Target) -> Iterator[Path]:
     image = os.environ.get(f"STEERSMAN_EXAMPLE_{root.name.upper()}_IMAGE", image)
     # Remove leftovers of an earlier run, which could hide errors of the deployment.
     run(cluster, root, "-m", "steersman_cli", "undeploy", "--force")
-    if (root / "config/crd/install.sh").exists():
-        command(cluster, root, "sh", "config/crd/install.sh")
+    run(cluster, root, "-m", "steersman_cli", "install")
     run(cluster, root, "-m", "steersman_cli", "deploy", "--image", image)
     yield root
     run(cluster, root, "-m", "steersman_cli", "undeploy", "--force")

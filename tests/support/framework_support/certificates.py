@@ -26,19 +26,24 @@ _USAGES = (
 
 
 class CertificateAuthority:
-    """Certificate authority in memory. Certificates and keys are PEM."""
+    """Certificate authority in memory. Certificates and keys are PEM.
 
-    def __init__(self) -> None:
+    Args:
+        issuer: the authority above it. Defaults to none: it signs itself.
+    """
+
+    def __init__(self, issuer: CertificateAuthority | None = None) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _named("test authority")
+        self._name = _named("intermediate authority" if issuer else "test authority")
+        signer = issuer or self
         constraints = x509.BasicConstraints(ca=True, path_length=None)
         usage = x509.KeyUsage(**dict.fromkeys(_USAGES, False) | {"key_cert_sign": True, "crl_sign": True})
         builder = (
-            _builder(self._name, self._name, self._key, self._key)
+            _builder(self._name, signer._name, self._key, signer._key)
             .add_extension(constraints, critical=True)
             .add_extension(usage, critical=True)
         )
-        self.certificate = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        self.certificate = builder.sign(signer._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def issue(self, name: str, *, names: Sequence[str] = (), password: bytes | None = None) -> tuple[bytes, bytes]:
         """Issue a certificate and its key.

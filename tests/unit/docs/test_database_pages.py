@@ -28,6 +28,7 @@ from steersman_databases.api import (
     PostgreSQLCluster,
     Restore,
 )
+from steersman_databases.api.kstatus import KSTATUS_CONDITIONS
 from steersman_databases.api.reasons import REASONS_BY_KIND
 from steersman_databases.core.labels import cluster_labels
 from steersman_databases.engines.naming import ClusterNames
@@ -169,6 +170,7 @@ def test_page_patches_name_existing_fields(server: InMemoryApiServer) -> None:
                 code, response_text = send_request(server, "PATCH", path, json.loads(found["patch"]))
                 # Pages also show rejected values, but no unknown fields.
                 assert code in (200, 422), f"{page}: {found[0]}: {response_text}"
+                assert "unknown field" not in response_text, f"{page}: {found[0]}: {response_text}"
                 patched += 1
     assert patched > 5
 
@@ -230,7 +232,7 @@ def test_page_annotations_exist_in_source() -> None:
 
 
 def test_pages_name_only_existing_conditions() -> None:
-    known = {condition for conditions in REASONS_BY_KIND.values() for condition in conditions}
+    known = {condition for conditions in REASONS_BY_KIND.values() for condition in conditions} | {*KSTATUS_CONDITIONS}
     waited = re.compile(
         r"--for=condition=(\w+)(?==\w+)? (?:pg|db|dbu|bst|postgresqlcluster)/"
         r"|(?:pg|db|dbu|bst)/\S+ --for=condition=(\w+)"

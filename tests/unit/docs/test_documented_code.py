@@ -1,4 +1,4 @@
-"""Run the Python code of the README and the first tutorial."""
+"""Run the Python code of the README."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 ROOT = Path(__file__).parents[3]
-TUTORIAL = "docs/tutorials/first-operator.md"
 FENCE = re.compile(r"^```python *(?P<options>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 WriteModule = Callable[[str, str, str], Any]
@@ -98,17 +97,3 @@ async def test_readme_operator_reconciles_web_app(module_of: WriteModule) -> Non
     manager.stop()
     await running
     assert {"create", "patch", "watch"} <= set(granted_permissions(manager)["deployments"])
-
-
-def test_tutorial_operator_passes_its_test(module_of: WriteModule) -> None:
-    module_of("greetings", TUTORIAL, 'title="greetings.py"')
-    module_of("test_greetings", TUTORIAL, 'title="test_greetings.py"').test_what_is_deleted_by_hand_comes_back()
-
-
-async def test_tutorial_role_has_only_needed_verbs(module_of: WriteModule) -> None:
-    module_of("greetings", TUTORIAL, 'title="greetings.py"')
-    role = await module_of("greetings_role", TUTORIAL, "").role()
-    allowed = {resource: rule["verbs"] for rule in role["rules"] for resource in rule["resources"]}
-    assert allowed["configmaps"] == ["get", "list", "watch", "create", "patch"]
-    assert allowed["greetings/status"] == ["patch"]
-    assert "secrets" not in allowed
