@@ -20,7 +20,10 @@ DISTRIBUTIONS := packages/steersman packages/steersman-cel packages/steersman-ma
 	operators/databases devcluster
 PROJECTS := pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 UNIT := $(wildcard packages/*/tests/unit) operators/databases/tests/unit benchmarks/tests/unit tests/unit
-INTEGRATION := $(wildcard packages/*/tests/integration) operators/databases/tests/integration tests/integration
+# Workers take tests without a group in this order: the longest ones first, the many short ones of the API server last.
+TESTING := packages/steersman-testing/tests/integration
+INTEGRATION := tests/integration operators/databases/tests/integration \
+	$(filter-out $(TESTING),$(wildcard packages/*/tests/integration)) $(TESTING)
 E2E := operators/databases/tests/e2e tests/e2e
 SERVERS := postgresql-15 mariadb-server-core redis-server
 
@@ -108,7 +111,11 @@ simulate: $(READY) ## All simulated faults and spec changes for the database ope
 	@SIMULATE=whole $(BIN)/pytest --steersman-processes auto operators/databases/tests/unit/simulated/test_databases.py operators/databases/tests/unit/simulated/test_users.py \
 		operators/databases/tests/unit/simulated/test_postgresql_clusters.py operators/databases/tests/unit/simulated/test_mysql_clusters.py operators/databases/tests/unit/sql/inspector/test_hanging_servers.py operators/databases/tests/unit/sql/database/test_controller.py operators/databases/tests/unit/features/read_replicas/test_model.py \
 		operators/databases/tests/unit/simulated/test_transitions.py packages/steersman-testing/tests/unit/test_gallery.py \
-		packages/steersman-testing/tests/unit/simulation packages/steersman-testing/tests/unit/transitions
+		operators/databases/tests/unit/features/backup/test_controller.py operators/databases/tests/unit/features/restore \
+		operators/databases/tests/unit/features/dump/test_interruptions.py operators/databases/tests/unit/images/agent/test_bootstrap_explored.py \
+		operators/databases/tests/unit/features/verification/test_verification.py \
+		packages/steersman-testing/tests/unit/simulation packages/steersman-testing/tests/unit/transitions \
+		packages/steersman/tests/unit/cache/test_interleavings.py packages/steersman/tests/unit/webhook/test_cert_rotator.py
 	@for example in leader myapp; do \
 		(cd examples/$$example && SIMULATE=whole $(abspath $(BIN))/python -m pytest --steersman-processes auto tests/unit/test_simulated.py) || exit 1; done
 
@@ -130,6 +137,10 @@ bench-calls: $(READY) ## Compare the function calls per object of a cold start w
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m benchmarks.calls $(BENCH)
 
+.PHONY: bench-limits
+bench-limits: $(READY) ## CPU and memory of the worst input at each limit of the database operator (10 s)
+	@PYTHONPATH=tests/support:operators/databases/tests/support $(BIN)/python -m benchmarks.limits
+
 .PHONY: bench-databases
 bench-databases: $(READY) ## Benchmarks of the database operator on the devcluster (6 hours; BENCH="--scenario drift --runs 1")
 	@# A node for each instance: one of them is cut off.
@@ -149,7 +160,9 @@ lint: $(READY) ## Check formatting, lint, types, layers, generated files, docume
 	@$(BIN)/python scripts/versions.py --check
 	@$(BIN)/python scripts/public_api.py --check
 	@$(BIN)/python scripts/check_prose.py
+	@$(BIN)/python scripts/check_crds.py
 	@$(BIN)/python scripts/field_reference.py --check
+	@$(BIN)/python scripts/images.py --check
 	@$(BIN)/python scripts/diagrams.py --check
 	@$(BIN)/python scripts/articles.py --check
 	@$(BIN)/python -m steersman_databases.features.monitoring.generate . --check
@@ -165,6 +178,7 @@ format: $(READY) ## Format the code and apply ruff's fixes
 manifests: $(READY) ## Generate CRDs, RBAC, the field reference, diagrams and the page of the articles
 	@cd operators/databases && $(abspath $(BIN))/steersman manifests
 	@$(BIN)/python scripts/field_reference.py
+	@$(BIN)/python scripts/images.py
 	@$(BIN)/python scripts/diagrams.py
 	@$(BIN)/python scripts/articles.py
 	@$(BIN)/python -m steersman_databases.features.monitoring.generate .
