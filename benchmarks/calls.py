@@ -88,8 +88,8 @@ async def _profile(objects: int) -> CallCounts:
 def count_by_module(stats: dict[tuple[str, int, str], Any]) -> CallCounts:
     """Sum the calls of a marshalled profile by module.
 
-    `stats` maps (file, line, function) to (primitive calls, calls, own time, total time, callers), as `cProfile` dumps
-    it. Calls of built-in functions are added to the modules of their callers.
+    `stats` maps (file, line, function) to (primitive calls, calls, own time, total time, callers), as dumped by
+    `cProfile`. Calls of built-in functions are added to the modules of their callers.
     """
     counts: CallCounts = Counter()
     for (file, _, _), (_, calls, _, _, callers) in stats.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from benchmarks.calls import BUILT_IN, count_by_module, is_event_loop
 
 STORE = ("/work/packages/steersman/src/steersman/cache/store.py", 10, "put")
