@@ -28,6 +28,9 @@ _DEFAULTS = InformerOptions()
 _MAX_CONCURRENT_CATCH_UPS = 32
 
 
+_SinksByNamespace = Mapping[str, tuple[InformerSink[Any], ...]]
+
+
 class _ExistingInformer(Protocol):
     def __call__(self, kind: type[T], /) -> Informer[T] | None: ...
 
@@ -52,7 +55,7 @@ class Cache:
         self._options: dict[type[Object], InformerOptions] = {}
         self._informers: dict[type[Object], Informer[Any]] = {}
         # A write concerns each informer of the resource, whatever type (typed, metadata only, …) it caches.
-        self._sinks_by_written_kind: dict[type[Object], tuple[tuple[InformerSink[Any], ...], bool]] = {}
+        self._sinks_by_written_kind: dict[type[Object], _SinksByNamespace] = {}
         # The method of the dict: it is on the path of every read.
         self.existing_informer: _ExistingInformer = self._informers.get
         """Returns the informer of a kind, or None if not cached."""
@@ -254,13 +257,17 @@ class Cache:
                     sink.mark_uncertain(obj.key)
 
     def _sinks_for(self, kind: type[Object], key: ObjectKey) -> tuple[InformerSink[Any], ...]:
-        found = self._sinks_by_written_kind.get(kind)
-        if found is None:
-            resource = kind.api_resource.group_resource
-            sinks = tuple(sink for sink in self._sinks() if sink.kind.api_resource.group_resource == resource)
-            found = self._sinks_by_written_kind[kind] = sinks, any(sink.scope.namespace for sink in sinks)
-        sinks, is_namespaced = found
-        return tuple([s for s in sinks if s.scope.namespace in ("", key.namespace)]) if is_namespaced else sinks
+        if kind not in self._sinks_by_written_kind:
+            self._sinks_by_written_kind[kind] = self._sinks_by_namespace(kind)
+        found = self._sinks_by_written_kind[kind]
+        return found[key.namespace if key.namespace in found else ""]
+
+    def _sinks_by_namespace(self, kind: type[Object]) -> _SinksByNamespace:
+        """Return the sinks of a written kind by namespace. The empty name stands for all other namespaces."""
+        resource = kind.api_resource.group_resource
+        sinks = [sink for sink in self._sinks() if sink.kind.api_resource.group_resource == resource]
+        namespaces = {"", *(sink.scope.namespace for sink in sinks)}
+        return {name: tuple(s for s in sinks if s.scope.namespace in ("", name)) for name in namespaces}
 
     def _convert(self, cached_kind: type[Object], kind: type[Object], raw: bytes) -> Object | None:
         """Decode a response of type ``kind`` as ``cached_kind``.

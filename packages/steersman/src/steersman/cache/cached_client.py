@@ -13,7 +13,7 @@ from steersman.cache.optional_informer import OptionalInformer
 from steersman.cache.ownership import OwnershipCheck, already_owned
 from steersman.client import Client
 from steersman.client.discovery import is_served
-from steersman.client.encode import key_of, kind_of, status_document, with_owner
+from steersman.client.encode import kind_of, scoped_key, status_document, with_owner
 from steersman.client.managed_fields import apply_would_change
 from steersman.client.patch import Patch
 from steersman.client.previous_managers import take_over_fields
@@ -220,7 +220,8 @@ class CachedClient:
             NotOwned: the object exists without a controller, and ``adopt`` is False.
             Conflict: see ``Client.apply``.
         """
-        kind, key = kind_of(config), key_of(config)
+        kind = kind_of(config)
+        key = scoped_key(kind, config.key)
         current = await self._cached_object(kind, key) if _can_skip_apply(config) else None
         must_record, known_uid, previous = False, "", self.live.previous_field_managers
         if owner is not None and (current is None or not current.is_controlled_by(owner)):

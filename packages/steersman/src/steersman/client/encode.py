@@ -11,6 +11,8 @@ from steersman.meta.frozen import FrozenStruct
 
 T = TypeVar("T", bound=Object)
 
+_JSON_SCALARS = (str, int, bool)
+
 
 def kind_of(obj: T | ApplyConfiguration[T]) -> type[T]:
     """Return the type in which the server's response to ``obj`` is read."""
@@ -108,6 +110,8 @@ def _encode_all_fields(value: Any) -> Any:
 
     Zero values are included, so that ``kubectl get`` shows them.
     """
+    if type(value) in _JSON_SCALARS:
+        return value
     if isinstance(value, FrozenStruct):
         fields = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
         return {

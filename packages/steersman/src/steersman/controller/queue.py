@@ -228,7 +228,7 @@ class WorkQueue(Generic[K]):
 
     def failures(self, key: K) -> int:
         """Return the number of failures of ``key`` in a row."""
-        return self._failures.get(key, 0)
+        return self._failures.get(key, 0) if self._failures else 0
 
     async def get(self) -> K:
         """Wait for a key and take it: see ``get_item``."""

@@ -31,6 +31,7 @@ _RETRY_INTERVAL_SECONDS = 1.0
 _REFRESH_WAIT_SECONDS = 0.5
 _INVALIDATED = float("-inf")
 _SAFE_HEADER_CHARACTERS = "!#$&'*+-.^_`|~"
+_METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
 _LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
@@ -69,10 +70,12 @@ class AuthenticatedEndpoint:
             lines += f"Content-Type: {request.content_type}\r\nContent-Length: {len(body)}\r\n"
         elif request.method not in ("GET", "DELETE"):
             lines += "Content-Length: 0\r\n"
-        if not target.isascii() or not target.isprintable() or " " in target:
-            raise ValueError(f"{request.path!r} is not a percent-encoded path")
-        if not request.method.isalpha() or not f"{request.accept}{request.content_type}".isprintable():
-            raise ValueError(f"{request.method} {request.path}: a header contains control characters")
+        is_printable = f"{target}{request.accept}{request.content_type}".isprintable()
+        if not is_printable or not target.isascii() or " " in target or request.method not in _METHODS:
+            raise ValueError(
+                f"{request.method} {request.path!r}: unknown method, path that is not percent-encoded, or header with"
+                " control characters"
+            )
         head = lines.encode() + self.header_lines
         return head if body is None else head + body
 
