@@ -22,6 +22,7 @@ PROJECTS := pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 UNIT := $(wildcard packages/*/tests/unit) operators/databases/tests/unit benchmarks/tests/unit tests/unit
 # Workers take tests without a group in this order: the longest ones first, the many short ones of the API server last.
 TESTING := packages/steersman-testing/tests/integration
+SIMULATED := operators/databases/tests/simulated
 INTEGRATION := tests/integration operators/databases/tests/integration \
 	$(filter-out $(TESTING),$(wildcard packages/*/tests/integration)) $(TESTING)
 E2E := operators/databases/tests/e2e tests/e2e
@@ -56,9 +57,13 @@ demo-operator: $(READY) ## An example operator and an API server on this machine
 	@$(BIN)/python examples/myapp/demo
 
 .PHONY: test
-test: $(READY) ## Unit tests of all packages, without root, Go or database servers (8 min)
+test: $(READY) ## Unit tests of all packages, without root, Go or database servers (4 min)
 	@# One worker more than cores, since some tests wait for processes.
 	@$(BIN)/pytest -n 3 --dist loadgroup --durations 30 --junitxml build/junit-unit.xml $(UNIT)
+
+.PHONY: test-simulated
+test-simulated: $(READY) ## The whole database operator on simulated clusters, in virtual time (7 min)
+	@$(BIN)/pytest -n 3 --dist loadgroup --durations 30 --junitxml build/junit-simulated.xml $(SIMULATED)
 
 .PHONY: test-integration
 test-integration: $(READY) ## Tests with a real API server and real database servers (17 min, plus 9 min for one build)
@@ -108,12 +113,12 @@ faults: $(READY) ## All faults at full scale on the real API server, and MySQL n
 
 .PHONY: simulate
 simulate: $(READY) ## All simulated faults and spec changes for the database operator, the examples and the gallery (hours)
-	@SIMULATE=whole $(BIN)/pytest --steersman-processes auto operators/databases/tests/unit/simulated/test_databases.py operators/databases/tests/unit/simulated/test_users.py \
-		operators/databases/tests/unit/simulated/test_postgresql_clusters.py operators/databases/tests/unit/simulated/test_mysql_clusters.py operators/databases/tests/unit/sql/inspector/test_hanging_servers.py operators/databases/tests/unit/sql/database/test_controller.py operators/databases/tests/unit/features/read_replicas/test_model.py \
-		operators/databases/tests/unit/simulated/test_transitions.py packages/steersman-testing/tests/unit/test_gallery.py \
-		operators/databases/tests/unit/features/backup/test_controller.py operators/databases/tests/unit/features/restore \
-		operators/databases/tests/unit/features/dump/test_interruptions.py operators/databases/tests/unit/images/agent/test_bootstrap_explored.py \
-		operators/databases/tests/unit/features/verification/test_verification.py \
+	@SIMULATE=whole $(BIN)/pytest --steersman-processes auto operators/databases/tests/simulated/scenarios/test_databases.py operators/databases/tests/simulated/scenarios/test_users.py \
+		operators/databases/tests/simulated/scenarios/test_postgresql_clusters.py operators/databases/tests/simulated/scenarios/test_mysql_clusters.py operators/databases/tests/simulated/sql/inspector/test_hanging_servers.py operators/databases/tests/simulated/sql/database/test_controller.py operators/databases/tests/unit/features/read_replicas/test_model.py \
+		operators/databases/tests/simulated/scenarios/test_transitions.py packages/steersman-testing/tests/unit/test_gallery.py \
+		operators/databases/tests/simulated/features/backup/test_controller.py operators/databases/tests/simulated/features/restore \
+		operators/databases/tests/simulated/features/dump/test_interruptions.py operators/databases/tests/simulated/images/agent/test_bootstrap_explored.py \
+		operators/databases/tests/simulated/features/verification/test_verification.py \
 		packages/steersman-testing/tests/unit/simulation packages/steersman-testing/tests/unit/transitions \
 		packages/steersman/tests/unit/cache/test_interleavings.py packages/steersman/tests/unit/webhook/test_cert_rotator.py
 	@for example in leader myapp; do \

@@ -28,6 +28,7 @@ LATER_RUNTIME_LINES = {
     "synchronous reconcilers": 250,
     "optional kinds": 250,
     "log of writes": 150,
+    "informers of a write by namespace": 15,
     "leadership terms": 150,
     "bounds of foreign input": 356,
     "undecodable objects": 250,

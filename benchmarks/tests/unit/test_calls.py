@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from benchmarks.calls import BUILT_IN, count_by_module, is_event_loop
 
-STORE = ("/work/packages/steersman/src/steersman/cache/store.py", 10, "put")
+STORE = ("/checkout/packages/steersman/src/steersman/cache/store.py", 10, "put")
 SELECT = ("/usr/lib/python3.11/selectors.py", 20, "select")
 LENGTH = (BUILT_IN, 0, "<built-in method builtins.len>")
 

@@ -1,6 +1,6 @@
 """Scenario 18: every field of a Database's spec is set, changed and removed, and the server on a cluster follows.
 
-``unit/api/test_field_cases.py`` checks that each field has a case or another test.
+``simulated/api/test_field_cases.py`` checks that each field has a case or another test.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ _ON_MYSQL = DatabaseFields(
     "(SELECT COUNT(*) FROM mysql.user WHERE User = '{0}')",
 )
 FIELDS: Mapping[EngineCommands, DatabaseFields] = {POSTGRESQL: _ON_POSTGRESQL, MYSQL: _ON_MYSQL}
-_PASSED_TO_CLUSTER = "unit/sql/database/test_cluster_of_database.py"
+_PASSED_TO_CLUSTER = "simulated/sql/database/test_cluster_of_database.py"
 TESTED: Mapping[str, str] = {
     **server_ref.TESTED,
     **dict.fromkeys(("owner", "adopt", "deletionPolicy"), "e2e/fields/test_database_fields.py"),
