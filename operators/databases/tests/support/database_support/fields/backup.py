@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from database_support.fields.cluster import FieldCase
 
 _FEATURES = "unit/features"
+_SIMULATED = "simulated/features"
 _STORE_MODEL = f"{_FEATURES}/backup_store/test_model.py"
 _PROBE = "integration/features/test_store_probe.py"
 _SCHEMA = "integration/api/test_schema_on_api_server.py"
-_BACKUP_STAGE = f"{_FEATURES}/backup/test_stage.py"
+_BACKUP_STAGE = f"{_SIMULATED}/backup/test_stage.py"
 _BACKUP_JOBS = f"{_FEATURES}/backup/test_jobs.py"
-_BACKUP_CONTROLLER = f"{_FEATURES}/backup/test_controller.py"
+_BACKUP_CONTROLLER = f"{_SIMULATED}/backup/test_controller.py"
 _VERIFICATION = f"{_FEATURES}/verification/test_model.py"
 _VERIFICATION_JOBS = f"{_FEATURES}/verification/test_jobs.py"
 
@@ -46,7 +47,7 @@ STORE: Mapping[str, str] = {
 BACKUP: Mapping[str, str] = {
     "clusterRef.kind": _SCHEMA,
     "clusterRef.name": _BACKUP_CONTROLLER,
-    "databaseRef.name": f"{_FEATURES}/dump/test_dumps.py",
+    "databaseRef.name": f"{_SIMULATED}/dump/test_dumps.py",
     "type": _BACKUP_CONTROLLER,
     "source": _BACKUP_JOBS,
     "deletionPolicy": _BACKUP_CONTROLLER,
@@ -55,16 +56,16 @@ BACKUP: Mapping[str, str] = {
 _RESTORE = f"{_FEATURES}/restore/test_model.py"
 RESTORE: Mapping[str, str] = {
     "clusterRef.kind": _SCHEMA,
-    "clusterRef.name": f"{_FEATURES}/restore/test_restore.py",
+    "clusterRef.name": f"{_SIMULATED}/restore/test_restore.py",
     "target.gtid.before": _SCHEMA,
     "target.gtid.through": _SCHEMA,
     "target.lsn": _SCHEMA,
     "target.name": _SCHEMA,
-    "target.time": f"{_FEATURES}/restore/test_restore.py",
-    "undo.name": f"{_FEATURES}/restore/test_undo.py",
-    "only": f"{_FEATURES}/restore/test_restore.py",
-    "confirm": f"{_FEATURES}/restore/test_in_place.py",
-    "keepPrevious": f"{_FEATURES}/restore/test_in_place.py",
+    "target.time": f"{_SIMULATED}/restore/test_restore.py",
+    "undo.name": f"{_SIMULATED}/restore/test_undo.py",
+    "only": f"{_SIMULATED}/restore/test_restore.py",
+    "confirm": f"{_SIMULATED}/restore/test_in_place.py",
+    "keepPrevious": f"{_SIMULATED}/restore/test_in_place.py",
     "into": _RESTORE,
     "storage.size": _RESTORE,
     "storage.storageClass": _RESTORE,
