@@ -34,7 +34,7 @@ from benchmarks.scenarios.cold_start import TIMEOUT_SECONDS, wait_until_all_done
 SMALL, LARGE = 300, 1300
 ALLOWED_GROWTH = 0.03
 EVENT_LOOP = ("asyncio", "concurrent/futures", "selectors", "socket", "ssl")
-"""Modules of the standard library whose calls depend on how responses are split."""
+"""Modules whose calls depend on how responses are split."""
 
 BASELINE = Path(__file__).parent / "results" / "calls.json"
 BUILT_IN = "~"
@@ -102,7 +102,7 @@ def count_by_module(stats: dict[tuple[str, int, str], Any]) -> CallCounts:
 
 
 def is_event_loop(module: str) -> bool:
-    """Return True if the calls of a module depend on how responses are split."""
+    """Return True if a module belongs to the event loop."""
     _, _, name = module.partition("/")
     return name.startswith(EVENT_LOOP)
 
