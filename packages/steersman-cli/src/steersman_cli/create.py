@@ -247,8 +247,22 @@ def _resolve_target(
     version = prompt_if_missing(version, "--version", "Version, such as v1alpha1", _version_error)
     group = prompt_if_missing(group, "--group", "Group, such as mygroup", _group_error)
     target = _ScaffoldTarget(project, group, version, kind, plural or pluralize(kind))
+    if target.entry is None:
+        _require_unused_files(target)
     recorded_plurals = [r["plural"] for r in (target.entry, *target.other_versions) if r and "plural" in r]
     return target if plural or not recorded_plurals else replace(target, plural=recorded_plurals[0])
+
+
+def _require_unused_files(target: _ScaffoldTarget) -> None:
+    """Raise ConfigurationError if the files of another kind have the same names."""
+    for other in target.project.resources:
+        names = other.get("group", ""), other["kind"]
+        if names != (target.group, target.kind) and other["kind"].lower() == target.kind.lower():
+            group = f" of group {names[0]}" if names[0] else ""
+            raise ConfigurationError(
+                f"--kind {target.kind!r}: the project has {other['kind']}{group}, whose files have the same names: "
+                "choose another name"
+            )
 
 
 def pluralize(kind: str) -> str:
