@@ -282,6 +282,7 @@ class Client(SubresourceClient):
             Conflict: another manager owns a field and ``force`` is False (see ``Conflict.conflicts``), or the object
                 does not have ``uid``.
             TypeError: ``config`` was read from the server. It has all fields, and applying it would take them over.
+            ValueError: ``config`` has no namespace, and its kind is namespaced.
         """
         require_applicable(config)
         document = with_owner(config, owner)

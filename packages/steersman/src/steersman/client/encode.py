@@ -19,7 +19,12 @@ def kind_of(obj: T | ApplyConfiguration[T]) -> type[T]:
 
 
 def require_applicable(config: Any) -> None:
-    """Raise TypeError unless ``config`` declares only the fields to own."""
+    """Raise TypeError unless ``config`` declares only the fields to own.
+
+    Raise ValueError if it has no namespace: the server would respond with "404 page not found".
+    """
+    if isinstance(config, ApplyConfiguration | Object):
+        _require_namespace(config)
     if isinstance(config, ApplyConfiguration):
         return
     if not isinstance(config, Unstructured):
@@ -29,6 +34,15 @@ def require_applicable(config: Any) -> None:
     if config.metadata.creation_timestamp is not None or config.metadata.managed_fields:
         raise TypeError(
             f"{config.key} was read from the server: apply() requires a configuration with only the fields to own"
+        )
+
+
+def _require_namespace(config: Object | ApplyConfiguration[Any]) -> None:
+    resource = kind_of(config).api_resource
+    if resource.namespaced and not config.key.namespace:
+        raise ValueError(
+            f"{resource.kind} {config.key.name} has no namespace: set metadata.namespace, or declare a cluster-scoped "
+            "kind with namespaced=False"
         )
 
 
