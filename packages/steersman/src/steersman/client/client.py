@@ -59,7 +59,6 @@ class Client(SubresourceClient):
     ) -> None:
         super().__init__(RequestSender(transport, field_manager, observer, write_log, previous_field_managers))
         self._transport = transport
-        self.field_manager = field_manager
         self.previous_field_managers = frozenset(previous_field_managers)
 
     @property
