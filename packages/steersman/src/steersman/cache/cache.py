@@ -58,8 +58,6 @@ class Cache:
         """Returns the informer of a kind, or None if not cached."""
         self._supervisor = Supervisor(runtime)
         self._started = False
-        self.claims: dict[tuple[tuple[str, str], ObjectKey], Object] = {}
-        """The owners of objects whose first apply is in flight, by group, plural and key: see ``OwnershipCheck``."""
 
     def configure(self, kind: type[Object], options: InformerOptions) -> None:
         """Set the options of the informer of ``kind``. Call it before anything that needs this informer.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager
+from weakref import WeakKeyDictionary
 
 from steersman.cache.cache import Cache
 from steersman.client import Client
@@ -12,6 +13,8 @@ from steersman.errors import AlreadyOwned, Invalid, NameConflict, NotFound, NotO
 from steersman.meta import ApiResource, Object, ObjectKey, metadata_only
 
 _MAX_ENTRIES = 10_000
+# The owners whose first apply is in flight. All clients of a cache share them, since each controller has a client.
+_CLAIMS: WeakKeyDictionary[Cache, dict[tuple[tuple[str, str], ObjectKey], Object]] = WeakKeyDictionary()
 
 
 class OwnershipCheck:
@@ -24,18 +27,19 @@ class OwnershipCheck:
     def __init__(self, live: Client, cache: Cache) -> None:
         self._live = live
         self._cache = cache
+        self._claims = _CLAIMS.setdefault(cache, {})
         self._applied: OrderedDict[tuple[ApiResource, ObjectKey], tuple[str, str]] = OrderedDict()
 
     @contextmanager
     def claim(self, kind: type[Object], key: ObjectKey, owner: Object) -> Generator[None]:
-        """Reserve a name for ``owner`` from the check to the response of the apply.
+        """Reserve a name for ``owner`` during the check and the apply.
 
         Two owners that claim one name at the same moment would both pass the check.
 
         Raises:
             AlreadyOwned: another owner of this process holds the claim.
         """
-        claims, name = self._cache.claims, (kind.api_resource.group_resource, key)
+        claims, name = self._claims, (kind.api_resource.group_resource, key)
         if self.applied_uid(kind, key, owner):
             # The apply carries the UID.
             yield

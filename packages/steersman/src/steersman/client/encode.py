@@ -23,26 +23,20 @@ def require_applicable(config: Any) -> None:
 
     Raise ValueError if it has no namespace: the server would respond with "404 page not found".
     """
-    if isinstance(config, ApplyConfiguration | Object):
-        _require_namespace(config)
-    if isinstance(config, ApplyConfiguration):
-        return
-    if not isinstance(config, Unstructured):
-        raise TypeError(
-            f"apply() requires an apply type, not the read type {type(config).__name__}: see steersman.api.apply"
-        )
-    if config.metadata.creation_timestamp is not None or config.metadata.managed_fields:
-        raise TypeError(
-            f"{config.key} was read from the server: apply() requires a configuration with only the fields to own"
-        )
-
-
-def _require_namespace(config: Object | ApplyConfiguration[Any]) -> None:
-    resource = kind_of(config).api_resource
-    if resource.namespaced and not config.key.namespace:
+    if not isinstance(config, ApplyConfiguration):
+        if not isinstance(config, Unstructured):
+            raise TypeError(
+                f"apply() requires an apply type, not the read type {type(config).__name__}: see steersman.api.apply"
+            )
+        if config.metadata.creation_timestamp is not None or config.metadata.managed_fields:
+            raise TypeError(
+                f"{config.key} was read from the server: apply() requires a configuration with only the fields to own"
+            )
+    resource, key = kind_of(cast("Object", config)).api_resource, config.key
+    if resource.namespaced and not key.namespace:
         raise ValueError(
-            f"{resource.kind} {config.key.name} has no namespace: set metadata.namespace, or declare a cluster-scoped "
-            "kind with namespaced=False"
+            f"{resource.kind} {key.name} has no namespace: set metadata.namespace, or declare a cluster-scoped kind "
+            "with namespaced=False"
         )
 
 

@@ -38,7 +38,7 @@ class SubresourceClient:
         return self._sender.field_manager
 
     def with_field_manager(self, name: str) -> Self:
-        """Return a client with another field manager, on the same connections and with the same observer.
+        """Return the same client with another field manager.
 
         Several owners can then apply parts of one object: see "Share an object" in "Use the client".
 
@@ -46,7 +46,7 @@ class SubresourceClient:
             name: at most 128 characters, such as ``shop-operator/<UID of the owner>``.
         """
         other = copy(self)
-        other._sender = self._sender.with_field_manager(name)
+        other._sender = self._sender.with_field_manager(name)  # noqa: SLF001 - a copy of this object
         return other
 
     async def get_scale(self, kind: type[Object], key: ObjectKey) -> Scale:

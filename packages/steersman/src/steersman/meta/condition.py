@@ -67,7 +67,7 @@ def is_true(conditions: Iterable[_ConditionLike], kind: str) -> bool:
 
 
 def condition_transitions(before: Iterable[T], after: Iterable[T]) -> tuple[T, ...]:
-    """Return the conditions of ``after`` that are new, or have another status in ``before``.
+    """Return the conditions that are new or have another status.
 
     Args:
         before: conditions of the object that was reconciled.
