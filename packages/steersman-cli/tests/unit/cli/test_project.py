@@ -110,6 +110,7 @@ def test_create_api_missing_scaffold_marker_is_reported(project: Path) -> None:
         (("create", "api", "--group", "g", "--version", "1", "--kind", "Big"), "--version '1'"),
         (("create", "api", "--group", "G", "--version", "v1", "--kind", "Big"), "--group 'G'"),
         (("create", "api", *KIND, "--resource=false", "--controller=false"), "nothing to write"),
+        (("create", "api", *KIND, "--plural", "My Carts"), "--plural 'My Carts'"),
         (("create", "api", *KIND, "--crd-version", "v2"), "v2 is none of v1, v1beta1"),
         (
             ("create", "api", "--group", "g", "--version", "v1", "--kind", "No", "--resource=false"),
