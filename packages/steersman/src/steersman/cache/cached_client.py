@@ -224,7 +224,7 @@ class CachedClient:
         current = await self._cached_object(kind, key) if _can_skip_apply(config) else None
         if owner is None or (current is not None and current.is_controlled_by(owner)):
             return await self._apply(config, current, owner=owner, uid=uid, force=force)
-        with self._ownership.claim(kind, key, owner):
+        with self._ownership.reserve(kind, key, owner):
             must_record, known_uid = await self._ownership.require(kind, key, owner, adopt=adopt), ""
             if current is None and not uid and _can_skip_apply(config):
                 known_uid = self._ownership.applied_uid(kind, key, owner)

@@ -14,7 +14,7 @@ from steersman.meta import ApiResource, Object, ObjectKey, metadata_only
 
 _MAX_ENTRIES = 10_000
 # The owners whose first apply is in flight. All clients of a cache share them, since each controller has a client.
-_CLAIMS: WeakKeyDictionary[Cache, dict[tuple[tuple[str, str], ObjectKey], Object]] = WeakKeyDictionary()
+_RESERVED: WeakKeyDictionary[Cache, dict[tuple[tuple[str, str], ObjectKey], Object]] = WeakKeyDictionary()
 
 
 class OwnershipCheck:
@@ -27,32 +27,32 @@ class OwnershipCheck:
     def __init__(self, live: Client, cache: Cache) -> None:
         self._live = live
         self._cache = cache
-        self._claims = _CLAIMS.setdefault(cache, {})
+        self._reserved = _RESERVED.setdefault(cache, {})
         self._applied: OrderedDict[tuple[ApiResource, ObjectKey], tuple[str, str]] = OrderedDict()
 
     @contextmanager
-    def claim(self, kind: type[Object], key: ObjectKey, owner: Object) -> Generator[None]:
+    def reserve(self, kind: type[Object], key: ObjectKey, owner: Object) -> Generator[None]:
         """Reserve a name for ``owner`` during the check and the apply.
 
-        Two owners that claim one name at the same moment would both pass the check.
+        Two owners that apply one name at the same moment would both pass the check.
 
         Raises:
-            AlreadyOwned: another owner of this process holds the claim.
+            AlreadyOwned: another owner of this process has reserved the name.
         """
-        claims, name = self._claims, (kind.api_resource.group_resource, key)
+        reserved, name = self._reserved, (kind.api_resource.group_resource, key)
         if self.applied_uid(kind, key, owner):
             # The apply carries the UID.
             yield
             return
-        if (holder := claims.get(name)) is None:
-            claims[name] = owner
+        if (holder := reserved.get(name)) is None:
+            reserved[name] = owner
         elif holder.metadata.uid != owner.metadata.uid:
             raise _other_controller(f"{kind.api_resource.kind} {key}", _name_of(owner), _name_of(holder))
         try:
             yield
         finally:
             if holder is None:
-                del claims[name]
+                del reserved[name]
 
     async def require(self, kind: type[Object], key: ObjectKey, owner: Object, *, adopt: bool) -> bool:
         """Require that ``owner`` controls ``key``, or that it does not exist.
