@@ -33,6 +33,7 @@ LATER_RUNTIME_LINES = {
     "bounds of foreign input": 356,
     "undecodable objects": 250,
     "previous field managers": 100,
+    "reserved names, field managers of owners, transitions of conditions": 120,
     "supervision of tasks and of the end of the process": 274,
 }
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -61,13 +61,14 @@ def listing(
     names |= dict(pair for name in standalone_modules for pair in _defined_names(modules[name]))
     lines: list[str] = []
     listed: dict[str, str] = {}
+    public = {obj.canonical_path for obj in names.values()}
     # An object is listed where the innermost package exports it. Outer packages refer to it.
     for path, obj in sorted(names.items(), key=lambda item: (-item[0].count("."), item[0])):
         if obj.canonical_path in listed:
             lines.append(f"{path} = {listed[obj.canonical_path]}")
         else:
             listed[obj.canonical_path] = path
-            lines += _describe(path, obj)
+            lines += _describe(path, obj, public)
     return _HEADER + "".join(f"{line}\n" for line in sorted(lines, key=_sort_key))
 
 
@@ -101,14 +102,21 @@ def _resolve(obj: Any) -> Any:
     return obj.members[obj.name] if obj.is_module else obj
 
 
-def _describe(path: str, obj: Any) -> Iterator[str]:
-    """Yield the lines of an object and its public members."""
+def _describe(path: str, obj: Any, public: Set[str]) -> Iterator[str]:
+    """Yield the lines of an object and its public members.
+
+    Members of a base class that is not in ``public`` are listed with the class that inherits them.
+    """
     if obj.is_class:
         bases = ", ".join(str(base) for base in obj.bases)
         yield f"class {path}({bases})" if bases else f"class {path}"
-        for name, member in obj.members.items():
+        members: dict[str, Any] = dict(obj.members)
+        for base in obj.mro():
+            if base.canonical_path not in public:
+                members = {**base.members, **members}
+        for name, member in members.items():
             if not member.is_alias and (name == "__init__" or not name.startswith("_")):
-                yield from _describe(f"{path}.{name}", member)
+                yield from _describe(f"{path}.{name}", member, public)
     elif obj.is_function:
         prefix = "async def" if "async" in obj.labels else "def"
         for signature in obj.overloads or [obj]:

@@ -6,7 +6,7 @@ import pytest
 
 from apiserver_cases.api import config_map
 from framework_support.documented_code import Load, Pages
-from steersman import Client, MergePatch, ObjectKey
+from steersman import Client, MergePatch, ObjectKey, ObjectMeta
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
 from steersman.errors import Conflict
@@ -43,6 +43,19 @@ async def test_rollout_page_leaves_replicas_to_their_manager(page: Load, client:
         'shopkeeper owns .spec.template.spec.containers[name="shop"].image'
     ]
     assert await rollout.who_is_in_the_way(client, "shop:3") == []
+
+
+@virtual_time
+async def test_client_page_owners_share_an_object(page: Load, client: Client) -> None:
+    publish, key = page("shared").publish, ObjectKey("default", "addresses")
+    metadata = [ObjectMeta(name=name, namespace=key.namespace) for name in ("first", "second")]
+    first, second = [await client.create(ConfigMap(metadata=each)) for each in metadata]
+    await publish(client, first, {"a": "1", "b": "1"})
+    await publish(client, second, {"c": "2"})
+    await publish(client, first, {"a": "1"})
+    assert (await client.get(ConfigMap, key)).data == {"a": "1", "c": "2"}
+    await publish(client, first, {})
+    assert (await client.get(ConfigMap, key)).data == {"c": "2"}
 
 
 @virtual_time

@@ -118,14 +118,22 @@ async def test_recipe_imports_job_completes_then_old_one_goes(recipe: Load, serv
 
 
 @virtual_time
-async def test_recipe_imports_failed_job_is_reported(recipe: Load, server: InMemoryApiServer) -> None:
+async def test_recipe_imports_failed_jobs_are_reported_and_pruned(recipe: Load, server: InMemoryApiServer) -> None:
     imports = recipe("imports")
     server.register(imports.Import)
     async with running(server, imports.setup) as client:
         await client.create(imports.Import(metadata=METADATA, spec=imports.ImportSpec(image="import:1")))
         await asyncio.sleep(1)
-        await finish_job(client, "blue-1", "Failed")
-        assert (await condition(client, imports.Import)).reason == "Failed"
+        for revision in (1, 2):
+            await client.patch(imports.Import, KEY, MergePatch({"spec": {"revision": revision}}))
+            await asyncio.sleep(1)
+            await finish_job(client, f"blue-{revision}", "Failed")
+            assert (await condition(client, imports.Import)).reason == "Failed"
+        await client.patch(imports.Import, KEY, MergePatch({"spec": {"revision": 3}}))
+        await asyncio.sleep(1)
+        await finish_job(client, "blue-3", "Complete")
+        assert (await condition(client, imports.Import)).status == "True"
+        assert names(server, Job) == ["blue-3"]
 
 
 async def finish_job(client: Client, name: str, result: str) -> None:

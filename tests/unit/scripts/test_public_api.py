@@ -22,8 +22,15 @@ async def resize(widget, *, size: int = 1) -> None:
     "store.py": """
 MAX_WIDGETS = 9
 
-class Widget:
+class _Holder:
+    def inherited(self) -> None: ...
+
+    def overridden(self) -> int: ...
+
+class Widget(_Holder):
     size: int = 3
+
+    def overridden(self) -> bool: ...
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -57,9 +64,11 @@ def test_listing_has_public_names_with_signatures(tmp_path: Path) -> None:
     found = listing(tmp_path, ("widgets",), ("widgets.errors",)).splitlines()[1:]
     assert found == [
         "widgets.MAX_WIDGETS = 9",
-        "class widgets.Widget",
+        "class widgets.Widget(_Holder)",
         "def widgets.Widget.__init__(name: str) -> None",
+        "def widgets.Widget.inherited() -> None",
         "widgets.Widget.name",
+        "def widgets.Widget.overridden() -> bool",
         "widgets.Widget.owner: str",
         "widgets.Widget.size: int = 3",
         "class widgets.errors.WidgetError(Exception)",

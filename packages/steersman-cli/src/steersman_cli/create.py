@@ -25,7 +25,7 @@ group = typer.Typer(
 )
 """The commands below ``steersman create``."""
 
-_GROUP_LABEL_PATTERN = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL_PATTERN = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _VERSION_PATTERN = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
 _KIND_PATTERN = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
 _CRD_VERSIONS = ("v1", "v1beta1")
@@ -246,9 +246,25 @@ def _resolve_target(
     kind = prompt_if_missing(kind, "--kind", "Kind, such as DatabaseUser", _kind_error)
     version = prompt_if_missing(version, "--version", "Version, such as v1alpha1", _version_error)
     group = prompt_if_missing(group, "--group", "Group, such as mygroup", _group_error)
+    if plural and not _LABEL_PATTERN.fullmatch(plural):
+        raise ConfigurationError(f"--plural {plural!r}: use lower-case letters, digits and -, such as databaseusers")
     target = _ScaffoldTarget(project, group, version, kind, plural or pluralize(kind))
+    if target.entry is None:
+        _require_unused_files(target)
     recorded_plurals = [r["plural"] for r in (target.entry, *target.other_versions) if r and "plural" in r]
     return target if plural or not recorded_plurals else replace(target, plural=recorded_plurals[0])
+
+
+def _require_unused_files(target: _ScaffoldTarget) -> None:
+    """Raise ConfigurationError if the files of another kind have the same names."""
+    for other in target.project.resources:
+        names = other.get("group", ""), other["kind"]
+        if names != (target.group, target.kind) and other["kind"].lower() == target.kind.lower():
+            group = f" of group {names[0]}" if names[0] else ""
+            raise ConfigurationError(
+                f"--kind {target.kind!r}: the project has {other['kind']}{group}, whose files have the same names: "
+                "choose another name"
+            )
 
 
 def pluralize(kind: str) -> str:
@@ -273,7 +289,7 @@ def _version_error(version: str) -> str | None:
 
 def _group_error(group: str) -> str | None:
     parts = group.split(".")
-    valid = not group or all(_GROUP_LABEL_PATTERN.fullmatch(p) for p in parts)
+    valid = not group or all(_LABEL_PATTERN.fullmatch(p) for p in parts)
     return None if valid else "use lower-case letters, digits and -, such as mygroup"
 
 

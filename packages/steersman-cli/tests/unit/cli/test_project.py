@@ -72,6 +72,16 @@ def test_create_api_does_not_overwrite_files(project: Path) -> None:
     assert read_file(project, "src/databaseuser/main.py").count("setup_with_manager") == 1
 
 
+@pytest.mark.parametrize("kind", ["DatabaseUser", "Databaseuser"])
+def test_create_api_file_names_of_another_kind_are_rejected(project: Path, kind: str) -> None:
+    types = project / "src/databaseuser/api/v1alpha1/databaseuser.py"
+    before = types.read_text()
+    result = steersman(project, *CREATE[:2], "--group=other", "--version=v1alpha1", f"--kind={kind}", "--force")
+    assert result.returncode == 2
+    assert "the project has DatabaseUser of group mygroup, whose files have the same names" in result.stderr
+    assert types.read_text() == before
+
+
 def test_init_dry_run_writes_no_files(tmp_path: Path) -> None:
     result = steersman(tmp_path, *INIT, "--dry-run")
     assert result.returncode == 0
@@ -100,6 +110,7 @@ def test_create_api_missing_scaffold_marker_is_reported(project: Path) -> None:
         (("create", "api", "--group", "g", "--version", "1", "--kind", "Big"), "--version '1'"),
         (("create", "api", "--group", "G", "--version", "v1", "--kind", "Big"), "--group 'G'"),
         (("create", "api", *KIND, "--resource=false", "--controller=false"), "nothing to write"),
+        (("create", "api", *KIND, "--plural", "My Carts"), "--plural 'My Carts'"),
         (("create", "api", *KIND, "--crd-version", "v2"), "v2 is none of v1, v1beta1"),
         (
             ("create", "api", "--group", "g", "--version", "v1", "--kind", "No", "--resource=false"),

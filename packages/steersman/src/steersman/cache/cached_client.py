@@ -205,8 +205,8 @@ class CachedClient:
         creating it again.
 
         The check of the owner uses the cache. For kinds that are not cached, or cached in part, it reads the metadata
-        of each object once, which needs the verb get. An object that is created between the check and the write is
-        taken over if it has no controller, or another owner of the same field manager.
+        of each object once, which needs the verb get. An object that another client creates between the check and the
+        write is taken over if it has no controller.
 
         Args:
             config: see ``Client.apply``.
@@ -223,41 +223,49 @@ class CachedClient:
         kind = kind_of(config)
         key = scoped_key(kind, config.key)
         current = await self._cached_object(kind, key) if _can_skip_apply(config) else None
-        must_record, known_uid, previous = False, "", self.live.previous_field_managers
-        if owner is not None and (current is None or not current.is_controlled_by(owner)):
-            must_record = await self._ownership.require(kind, key, owner, adopt=adopt)
+        if owner is None or (current is not None and current.is_controlled_by(owner)):
+            return await self._apply(config, current, owner=owner, uid=uid, force=force)
+        with self._ownership.reserve(kind, key, owner):
+            must_record, known_uid = await self._ownership.require(kind, key, owner, adopt=adopt), ""
             if current is None and not uid and _can_skip_apply(config):
                 known_uid = self._ownership.applied_uid(kind, key, owner)
+            try:
+                applied = await self._apply(config, current, owner=owner, uid=uid or known_uid, force=force)
+            except Conflict:
+                if not known_uid:
+                    raise
+                # The name has another object, or none.
+                self._ownership.forget(kind, key)
+                return await self.apply(config, owner=owner, adopt=adopt, force=force)
+            if must_record:
+                self._ownership.record(kind, owner, applied)
+            return applied
+
+    async def _apply(self, config: Any, current: Any, *, owner: Object | None, uid: str, force: bool) -> Any:
+        """Apply ``config``. ``current`` is the cached object, or None."""
+        kind, previous = kind_of(config), self.live.previous_field_managers
         try:
             if current is None or uid not in ("", current.metadata.uid):
-                applied = await self.live.apply(config, owner=owner, uid=uid or known_uid, force=force)
+                applied = await self.live.apply(config, owner=owner, uid=uid, force=force)
                 if previous and await take_over_fields(self.live, applied) is not applied:
-                    applied = await self.live.apply(config, owner=owner, uid=uid or known_uid, force=force)
-            else:
-                if previous:
-                    current = await take_over_fields(self.live, current)
-                applied = current
-                owner_id = None if owner is None else (type(owner), owner.key, owner.metadata.uid)
-                declaration = encode(config), owner_id
-                if not self._apply_cache.is_current(declaration, current):
-                    document = with_owner(config, owner)
-                    document["metadata"]["uid"] = current.metadata.uid
-                    if apply_would_change(document, current, self.live.field_manager):
-                        applied = await self.live.apply_encoded(kind, key, encode(document), force=force)
-                    self._apply_cache.record(declaration, applied)
+                    applied = await self.live.apply(config, owner=owner, uid=uid, force=force)
+                return applied
+            if previous:
+                current = await take_over_fields(self.live, current)
+            owner_id = None if owner is None else (type(owner), owner.key, owner.metadata.uid)
+            declaration = encode(config), owner_id
+            if self._apply_cache.is_current(declaration, current):
+                return current
+            document, applied = with_owner(config, owner), current
+            document["metadata"]["uid"] = current.metadata.uid
+            if apply_would_change(document, current, self.live.field_manager):
+                applied = await self.live.apply_encoded(kind, key_of(config), encode(document), force=force)
+            self._apply_cache.record(declaration, applied)
+            return applied
         except Invalid as error:
             if owner is not None and (conflict := already_owned(error)) is not None:
                 raise conflict from error
             raise
-        except Conflict:
-            if not known_uid:
-                raise
-            # The name has another object, or none.
-            self._ownership.forget(kind, key)
-            return await self.apply(config, owner=owner, adopt=adopt, force=force)
-        if must_record and owner is not None:
-            self._ownership.record(kind, owner, applied)
-        return applied
 
     async def apply_status(self, obj: T, status: Status, *, resource_version: str = "") -> T:
         """Apply ``status``, unless it certainly would not change the object.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Generator
+from contextlib import contextmanager
+from weakref import WeakKeyDictionary
 
 from steersman.cache.cache import Cache
 from steersman.client import Client
@@ -10,6 +13,8 @@ from steersman.errors import AlreadyOwned, Invalid, NameConflict, NotFound, NotO
 from steersman.meta import ApiResource, Object, ObjectKey, metadata_only
 
 _MAX_ENTRIES = 10_000
+# The owners whose first apply is in flight. All clients of a cache share them, since each controller has a client.
+_RESERVED: WeakKeyDictionary[Cache, dict[tuple[tuple[str, str], ObjectKey], Object]] = WeakKeyDictionary()
 
 
 class OwnershipCheck:
@@ -22,7 +27,32 @@ class OwnershipCheck:
     def __init__(self, live: Client, cache: Cache) -> None:
         self._live = live
         self._cache = cache
+        self._reserved = _RESERVED.setdefault(cache, {})
         self._applied: OrderedDict[tuple[ApiResource, ObjectKey], tuple[str, str]] = OrderedDict()
+
+    @contextmanager
+    def reserve(self, kind: type[Object], key: ObjectKey, owner: Object) -> Generator[None]:
+        """Reserve a name for ``owner`` during the check and the apply.
+
+        Two owners that apply one name at the same moment would both pass the check.
+
+        Raises:
+            AlreadyOwned: another owner of this process has reserved the name.
+        """
+        reserved, name = self._reserved, (kind.api_resource.group_resource, key)
+        if self.applied_uid(kind, key, owner):
+            # The apply carries the UID.
+            yield
+            return
+        if (holder := reserved.get(name)) is None:
+            reserved[name] = owner
+        elif holder.metadata.uid != owner.metadata.uid:
+            raise _other_controller(f"{kind.api_resource.kind} {key}", _name_of(owner), _name_of(holder))
+        try:
+            yield
+        finally:
+            if holder is None:
+                del reserved[name]
 
     async def require(self, kind: type[Object], key: ObjectKey, owner: Object, *, adopt: bool) -> bool:
         """Require that ``owner`` controls ``key``, or that it does not exist.
@@ -90,15 +120,19 @@ def already_owned(error: Invalid) -> AlreadyOwned | None:
 def _require_adoptable(kind: type[Object], found: Object, owner: Object, *, adopt: bool) -> None:
     reference = found.controller_reference
     name = f"{kind.api_resource.kind} {found.key}"
-    owner_kind, owner_name = type(owner).api_resource.kind, owner.metadata.name
+    owner_kind = type(owner).api_resource.kind
     if reference is None:
         if adopt:
             return
         raise NotOwned(
-            f"{name} exists without a controller, and {owner_kind} {owner_name} does not take it over: delete it, or "
+            f"{name} exists without a controller, and {_name_of(owner)} does not take it over: delete it, or "
             f"rename the {owner_kind}"
         )
-    raise _other_controller(name, f"{owner_kind} {owner_name}", f"{reference.kind} {reference.name}")
+    raise _other_controller(name, _name_of(owner), f"{reference.kind} {reference.name}")
+
+
+def _name_of(owner: Object) -> str:
+    return f"{type(owner).api_resource.kind} {owner.metadata.name}"
 
 
 def _other_controller(name: str, owner: str, controller: str) -> NameConflict:

@@ -59,7 +59,6 @@ class Client(SubresourceClient):
     ) -> None:
         super().__init__(RequestSender(transport, field_manager, observer, write_log, previous_field_managers))
         self._transport = transport
-        self.field_manager = field_manager
         self.previous_field_managers = frozenset(previous_field_managers)
 
     @property
@@ -282,6 +281,7 @@ class Client(SubresourceClient):
             Conflict: another manager owns a field and ``force`` is False (see ``Conflict.conflicts``), or the object
                 does not have ``uid``.
             TypeError: ``config`` was read from the server. It has all fields, and applying it would take them over.
+            ValueError: ``config`` has no namespace, and its kind is namespaced.
         """
         require_applicable(config)
         document = with_owner(config, owner)

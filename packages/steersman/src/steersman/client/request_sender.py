@@ -65,6 +65,11 @@ class RequestSender:
         self._observer = observer
         self._write_log = write_log
 
+    def with_field_manager(self, name: str) -> RequestSender:
+        """Return a sender with another field manager. Responses keep the ``managedFields`` of this one."""
+        known = tuple(self.decoded_managers)
+        return RequestSender(self.transport, name, self._observer, self._write_log, known)
+
     async def send(self, request: HttpRequest) -> bytes:
         """Return the body of the response. Raises ApiError if the server refuses the request."""
         response = await self.transport.request(request)

@@ -6,7 +6,8 @@ Functions import the built-in kinds at their first call, since each API group de
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Any
+from copy import copy
+from typing import TYPE_CHECKING, Any, Self
 
 from steersman.client.encode import with_type_meta
 from steersman.client.request_sender import RequestSender
@@ -30,6 +31,23 @@ class SubresourceClient:
 
     def __init__(self, sender: RequestSender) -> None:
         self._sender = sender
+
+    @property
+    def field_manager(self) -> str:
+        """Name under which writes own their fields."""
+        return self._sender.field_manager
+
+    def with_field_manager(self, name: str) -> Self:
+        """Return the same client with another field manager.
+
+        Several owners can then apply parts of one object: see "Share an object" in "Use the client".
+
+        Args:
+            name: at most 128 characters, such as ``shop-operator/<UID of the owner>``.
+        """
+        other = copy(self)
+        other._sender = self._sender.with_field_manager(name)  # noqa: SLF001 - a copy of this object
+        return other
 
     async def get_scale(self, kind: type[Object], key: ObjectKey) -> Scale:
         """Return the desired and current replicas of ``key``.

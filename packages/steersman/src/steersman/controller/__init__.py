@@ -52,7 +52,7 @@ from steersman.controller.reconciler import (
     Result,
 )
 from steersman.controller.request import Request
-from steersman.controller.sources import Channel, Source, Ticker
+from steersman.controller.sources import Channel, Enqueue, Source, Ticker
 from steersman.controller.spec import ControllerOptions, ControllerSpec
 from steersman.controller.threads import BlockingContext, ReconcileCancelled
 from steersman.controller.triggers import Trigger
@@ -66,6 +66,7 @@ __all__ = [
     "Controller",
     "ControllerOptions",
     "ControllerSpec",
+    "Enqueue",
     "EventRecorder",
     "Permission",
     "Predicate",

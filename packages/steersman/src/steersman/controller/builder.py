@@ -246,8 +246,11 @@ class Builder(Generic[T]):
     def index(self, kind: type[U], name: str, values: Callable[[U], Iterable[str]]) -> Builder[T]:
         """Index cached objects of ``kind``, for ``client.list(index=…)``.
 
+        It creates the informer of a kind that is not watched, and grants get, list and watch. On Secrets it grants
+        nothing.
+
         Args:
-            kind: a cached kind.
+            kind: the kind of the objects.
             name: the name of the index.
             values: returns the index values of an object.
         """
@@ -339,8 +342,12 @@ class Builder(Generic[T]):
     def _all_permissions(self) -> tuple[Permission, ...]:
         """The declared permissions, and those that the watches imply."""
         owned = [w for w in self._watches if w.origin == _OWNS]
-        watched = (Permission(w.kind.api_resource, READ_VERBS) for w in self._watches if w.origin != _OWNS)
-        declared = (*self._permissions, *watched)
+        read = [w.kind.api_resource for w in self._watches if w.origin != _OWNS]
+        # An index creates the informer of its kind.
+        known = {w.kind.api_resource for w in self._watches}
+        indexed = {kind.api_resource for kind, _, _ in self._indexes} - known
+        read += sorted(resource for resource in indexed if not is_secret(resource))
+        declared = (*self._permissions, *(Permission(resource, READ_VERBS) for resource in read))
         granted: list[Permission] = []
         for watch in owned:
             resource, verbs = watch.kind.api_resource, (*OWNER_VERBS, "delete") if watch.prune else OWNER_VERBS

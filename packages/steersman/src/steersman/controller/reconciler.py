@@ -165,7 +165,8 @@ class Reconciler(_ContextHolder, ABC, Generic[T]):
             Conflict: the object was recreated, or other clients changed it repeatedly.
 
         Example:
-            ``await self.status(app, ready_replicas=2, conditions=[ready])``
+            ``await self.status(app, ready_replicas=2, conditions=[ready])``. ``condition_transitions`` compares the
+            conditions before and after the call.
         """
         return await self.context.status(obj, conditions=conditions, **fields)
 

@@ -202,6 +202,7 @@ class BlockingClient:
     get = _blocking(CachedClient.get)
     get_or_none = _blocking(CachedClient.get_or_none)
     list = _blocking(CachedClient.list)
+    is_served = _blocking(CachedClient.is_served)
     create = _blocking(CachedClient.create)
     apply = _blocking(CachedClient.apply)
     apply_status = _blocking(CachedClient.apply_status)

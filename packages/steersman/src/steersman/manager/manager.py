@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +16,7 @@ from steersman.controller.controller import TraceSpan
 from steersman.controller.reconcile_info import report_dependents
 from steersman.dependents import Dependents
 from steersman.errors import ConfigurationError, SteersmanError
+from steersman.manager.completion import complete, finish_within
 from steersman.manager.leader_election.fence import FencedTransport
 from steersman.manager.leader_election.runner import ElectionRunner, new_election_runner
 from steersman.manager.options import ManagerOptions
@@ -146,6 +147,10 @@ class Manager:
         name = name or getattr(run, "__qualname__", "runnable")
         self._runnables.add(run, name, needs_leader_election=needs_leader_election)
 
+    def needs(self, kind: type[Object], *verbs: str, subresource: str = "", names: tuple[str, ...] = ()) -> None:
+        """Declare RBAC permissions of runnables and checks: ``manager.needs(Pod, "list")``. See ``Builder.needs``."""
+        self._permissions.append(Permission(kind.api_resource, verbs, subresource, names))
+
     def add_health_check(self, name: str, check: HealthCheck) -> None:
         """Add a check to ``/healthz``. The kubelet restarts the pod if it keeps failing."""
         self._endpoints.health_checks[name] = check
@@ -200,7 +205,7 @@ class Manager:
                 start_task.result()
                 await asyncio.wait(stop_tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _complete(self.runtime.spawn(self._shut_down(start_task, *stop_tasks), "shutdown"))
+            await complete(self.runtime.spawn(self._shut_down(start_task, *stop_tasks), "shutdown"))
         if self._error is not None:
             raise self._error
 
@@ -336,14 +341,14 @@ class Manager:
         await self._stop_work_gracefully()
         if not self._leadership_lost.is_set():
             log.info("flushing Events")
-            if not await _finish_within(
+            if not await finish_within(
                 asyncio.gather(*(r.flush() for r in self._event_recorders)), _EVENT_FLUSH_TIMEOUT_SECONDS
             ):
                 log.warning("Events were dropped at shutdown")
         if self._election_runner is not None:
             await self._wait_for_remaining_work()
             log.info("releasing leader lease")
-            await _finish_within(self._election_runner.stop(), _LEASE_RELEASE_TIMEOUT_SECONDS)
+            await finish_within(self._election_runner.stop(), _LEASE_RELEASE_TIMEOUT_SECONDS)
         log.info("stopping caches and endpoints")
         if self._leadership_lost.is_set():
             # Abort all in-flight requests: the new leader may already be working.
@@ -475,25 +480,3 @@ class Manager:
 
     def _describe_leadership(self) -> str:
         return "leader" if self.is_leader else "standby"
-
-
-async def _complete(task: asyncio.Task[None]) -> None:
-    """Wait for ``task``, also while the caller is cancelled again and again."""
-    cancellation: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError as error:
-            cancellation = error
-    if cancellation is not None:
-        raise cancellation
-    task.result()
-
-
-async def _finish_within(work: Coroutine[Any, Any, object] | asyncio.Future[Any], seconds: float) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            await work
-    except TimeoutError:
-        return False
-    return True

@@ -2,7 +2,7 @@
 
 from steersman.meta.apply import ApplyConfiguration
 from steersman.meta.codec import decode, decode_builtins, encode, to_builtins
-from steersman.meta.condition import Condition, find_condition, is_true, set_condition
+from steersman.meta.condition import Condition, condition_transitions, find_condition, is_true, set_condition
 from steersman.meta.custom_resource import PrinterColumn, Resource, Scale, Spec, Status, resource
 from steersman.meta.duration import Duration
 from steersman.meta.frozen import FrozenDict, FrozenStruct
@@ -44,6 +44,7 @@ __all__ = [
     "Unstructured",
     "at_least_one_of",
     "at_most_one_of",
+    "condition_transitions",
     "decode",
     "decode_builtins",
     "discriminated",

@@ -66,6 +66,17 @@ def is_true(conditions: Iterable[_ConditionLike], kind: str) -> bool:
     return found is not None and found.status == "True"
 
 
+def condition_transitions(before: Iterable[T], after: Iterable[T]) -> tuple[T, ...]:
+    """Return the conditions that are new or have another status.
+
+    Args:
+        before: conditions of the object that was reconciled.
+        after: conditions of the result of ``Reconciler.status``.
+    """
+    previous = {(c.type, c.status) for c in before}
+    return tuple([c for c in after if (c.type, c.status) not in previous])
+
+
 def set_condition(conditions: Iterable[C], condition: C, now: datetime) -> tuple[C, ...]:
     """Return ``conditions`` with ``condition`` replacing the one of its type.
 

@@ -112,3 +112,15 @@ def stored_versions(env: ControllerEnv) -> list[str]:
 
 def version(obj: Object | None) -> str:
     return obj.metadata.resource_version if obj is not None else ""
+
+
+@virtual_time
+async def test_cached_read_follows_write_of_another_field_manager() -> None:
+    env = ControllerEnv()
+    async with env.running_cache(Widget):
+        cached = env.cached
+        await cached.apply(widget_config("a"))
+        await cached.live.with_field_manager("tester/b").patch(Widget, key("a"), MergePatch({"spec": {"depth": 8}}))
+        assert cached.live.field_manager == "tester"
+        assert (await cached.get(Widget, key("a"))).spec.depth == 8
+        assert [entry.manager for entry in env.read_widget("a").metadata.managed_fields] == ["tester/b"]

@@ -91,6 +91,33 @@ async def test_apply_over_object_of_recreated_owner_raises() -> None:
         await world.cached.apply(config_map(), owner=recreated)
 
 
+@CACHES
+@virtual_time
+async def test_two_owners_at_once_do_not_share_a_name(kinds: Any, options: InformerOptions | None) -> None:
+    world = ControllerEnv()
+    world.create_widgets("a", "b")
+    if options is not None:
+        world.cache.configure(ConfigMap, options)
+    async with world.running_cache(*kinds):
+        # Two clients, as two controllers have.
+        applies = [world.cached.apply(config_map(a=name), owner=world.read_widget(name)) for name in "ab"]
+        first, second = await asyncio.gather(*applies, return_exceptions=True)
+        assert isinstance(second, AlreadyOwned)
+        assert isinstance(first, ConfigMap)
+        assert (found := world.server.read(ConfigMap, CM)) is not None and found.data == {"a": "a"}
+
+
+@virtual_time
+async def test_failed_apply_releases_its_name() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a", "b")
+    world.server.fail_next(matching("PATCH", "/configmaps/"), ConnectionFailed("lost"), when="before")
+    with pytest.raises(ConnectionFailed):
+        await world.cached.apply(config_map(), owner=world.read_widget("a"))
+    applied = await world.cached.apply(config_map(), owner=world.read_widget("b"))
+    assert applied.is_controlled_by(world.read_widget("b"))
+
+
 @virtual_time
 async def test_apply_of_uncached_kind_reads_metadata_once() -> None:
     world = ControllerEnv()

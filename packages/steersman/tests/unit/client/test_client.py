@@ -30,7 +30,7 @@ from steersman.api.apply import meta
 from steersman.client import Client, HttpRequest, HttpResponse, JsonPatch, MergePatch, WatchEvent
 from steersman.client.decode import DecodeErrorHandler
 from steersman.errors import AlreadyExists, Conflict, ConnectionFailed, Expired, NotFound
-from steersman.meta import Condition, FrozenDict, ObjectKey, ObjectMeta
+from steersman.meta import Condition, FrozenDict, ObjectKey, ObjectMeta, unstructured
 from steersman_testing.virtual_clock import virtual_time
 
 KEY = ObjectKey("orders", "a")
@@ -219,6 +219,15 @@ async def test_create_with_owner_in_other_namespace_raises() -> None:
     config = WidgetApply(metadata=meta.ObjectMeta(name="a", namespace="lake"), spec=WidgetSpecApply(depth=1))
     with pytest.raises(ValueError, match="orders/mother cannot own lake/a"):
         await client(ScriptedTransport()).apply(config, owner=widget("mother"))
+
+
+@virtual_time
+async def test_apply_without_namespace_raises_value_error() -> None:
+    typed = WidgetApply(metadata=meta.ObjectMeta(name="a"), spec=WidgetSpecApply(depth=1))
+    untyped = unstructured(Widget.api_resource).of({"metadata": {"name": "a"}})
+    for config in (typed, untyped):
+        with pytest.raises(ValueError, match=r"Widget a has no namespace: set metadata\.namespace"):
+            await client(ScriptedTransport()).apply(config)
 
 
 @virtual_time

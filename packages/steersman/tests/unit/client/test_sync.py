@@ -23,7 +23,7 @@ from steersman_testing import InMemoryApiServer
 
 KEY = ObjectKey("default", "words")
 # Attributes of the asynchronous client only, available as attributes of ``client.client``.
-NOT_VERBS = {"transport", "field_manager"}
+NOT_VERBS = {"transport", "field_manager", "with_field_manager"}
 
 
 @pytest.fixture

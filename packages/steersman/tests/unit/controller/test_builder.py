@@ -29,7 +29,7 @@ from steersman.controller import (
 )
 from steersman.errors import ConfigurationError
 from steersman.manager import Manager
-from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
+from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference, metadata_only
 from steersman_manifests.rbac import policy_rules
 from steersman_testing import virtual_time
 
@@ -236,6 +236,24 @@ def test_builder_permissions_follow_declarations() -> None:
     assert {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]} in rules
     assert {"apiGroups": ["shop.example.com"], "resources": ["widgets/status"], "verbs": ["patch"]} in rules
     assert {"apiGroups": ["shop.example.com"], "resources": ["widgets/finalizers"], "verbs": ["update"]} in rules
+
+
+def test_builder_index_grants_reads_of_its_kind() -> None:
+    harness = BuilderHarness(started=False)
+    builder = harness.builder.owns(ConfigMap)
+    for kind in (ConfigMap, Service):
+        builder.index(kind, "a", lambda _: ())
+    builder.complete(NoopReconciler)
+    permissions = harness.registered[0][1]
+    verbs = {p.resource.kind: p.verbs for p in permissions}
+    assert verbs["Service"] == ("get", "list", "watch")
+    assert [p.verbs for p in permissions if p.resource.kind == "ConfigMap"] == [verbs["ConfigMap"]]
+
+
+def test_builder_index_grants_nothing_on_secrets() -> None:
+    harness = BuilderHarness(started=False)
+    harness.builder.index(metadata_only(Secret), "a", lambda _: ()).complete(NoopReconciler)
+    assert not [p for p in harness.registered[0][1] if p.resource.kind == "Secret"]
 
 
 def test_builder_owned_secret_without_needs_raises() -> None:

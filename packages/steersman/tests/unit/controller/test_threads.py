@@ -37,6 +37,7 @@ def apply_config_map(ctx: BlockingContext, obj: Widget) -> Result | None:
     assert threading.current_thread() is not threading.main_thread()
     with pytest.raises(NotFound):
         ctx.client.get(ConfigMap, key("absent"))
+    assert ctx.client.is_served(ConfigMap)
     names = meta.ObjectMeta(name=obj.metadata.name, namespace=obj.metadata.namespace)
     ctx.client.apply(core.ConfigMap(metadata=names, data={"depth": str(obj.spec.depth)}), owner=obj)
     ctx.events.normal(obj, "Applied", "the ConfigMap is applied")

@@ -7,7 +7,9 @@ import asyncio
 import pytest
 
 from framework_support.controller_env import ControllerEnv
+from steersman.api.core_v1 import Pod, Secret
 from steersman.manager import Manager, ManagerOptions
+from steersman_manifests.rbac import policy_rules
 from steersman_testing import virtual_time
 
 
@@ -88,3 +90,13 @@ async def test_runnables_are_cancelled_after_grace_period() -> None:
     await running
     assert events == ["no", "tidy"]
     assert asyncio.get_running_loop().time() == pytest.approx(15, abs=0.5)
+
+
+def test_runnable_permissions_are_those_of_the_manager() -> None:
+    manager = Manager(ControllerEnv().server)
+    manager.needs(Pod, "list", "delete")
+    manager.needs(Secret, "get", names=("token",))
+    rules = policy_rules(manager.permissions)
+    assert {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "delete"]} in rules
+    secret = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["token"]}
+    assert secret in rules

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from steersman.api.core_v1 import PodCondition
-from steersman.meta import Condition, find_condition, is_true, set_condition
+from steersman.meta import Condition, condition_transitions, find_condition, is_true, set_condition
 from steersman.meta.condition import ConditionStatus
 
 NOW = datetime(2030, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -60,3 +60,12 @@ def test_truth() -> None:
     assert not is_true((ready_condition("Unknown"),), "Ready")
     assert not is_true((), "Ready")
     assert is_true((PodCondition(type="Ready", status="True"),), "Ready")
+
+
+def test_condition_transitions_has_new_and_changed_ones() -> None:
+    ready, valid = ready_condition(), Condition(type="Valid", status="True", reason="New")
+    before = (ready, Condition(type="Old", status="True", reason="Old"))
+    assert condition_transitions(before, (ready_condition(reason="Better", message="very good"),)) == ()
+    assert condition_transitions(before, (ready, valid)) == (valid,)
+    failed = ready_condition("False")
+    assert condition_transitions(before, (failed, valid)) == (failed, valid)

@@ -13,8 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from steersman.controller import Channel
-from steersman.controller.sources import Enqueue
+from steersman.controller import Channel, Enqueue
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman_databases.api import Database
