@@ -13,7 +13,7 @@ from steersman.cache.optional_informer import OptionalInformer
 from steersman.cache.ownership import OwnershipCheck, already_owned
 from steersman.client import Client
 from steersman.client.discovery import is_served
-from steersman.client.encode import kind_of, scoped_key, status_document, with_owner
+from steersman.client.encode import key_of, kind_of, scoped_key, status_document, with_owner
 from steersman.client.managed_fields import apply_would_change
 from steersman.client.patch import Patch
 from steersman.client.previous_managers import take_over_fields
