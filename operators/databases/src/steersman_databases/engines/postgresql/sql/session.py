@@ -34,6 +34,7 @@ from steersman_databases.engines.errors import (
     AdministratorRejected,
     CertificateRefused,
     ConcurrentChange,
+    EngineError,
     LimitReached,
     LoginRejected,
     RoleMissing,
@@ -178,7 +179,11 @@ class PostgreSQLSession:
         try:
             await self._execute(operation, statement, None)
         except SqlFailed as failure:
-            if not (triggers := await self._failed_event_triggers()):
+            triggers = ""
+            # Whatever prevents this query must not replace the reason of the failure.
+            with contextlib.suppress(EngineError):
+                triggers = await self._failed_event_triggers()
+            if not triggers:
                 raise
             reason = f"{failure.message}. It was raised by event trigger {triggers}: correct or disable it"
             raise SqlFailed(operation, failure.sqlstate, reason) from None
