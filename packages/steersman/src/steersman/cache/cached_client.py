@@ -229,6 +229,9 @@ class CachedClient:
                 known_uid = self._ownership.applied_uid(kind, key, owner)
         try:
             if current is None or uid not in ("", current.metadata.uid):
+                if previous and not force and (found := await self._get_live_or_none(kind, key)) is not None:
+                    # A field of a previous manager with another value would be a conflict.
+                    await take_over_fields(self.live, found)
                 applied = await self.live.apply(config, owner=owner, uid=uid or known_uid, force=force)
                 if previous and await take_over_fields(self.live, applied) is not applied:
                     applied = await self.live.apply(config, owner=owner, uid=uid or known_uid, force=force)
