@@ -262,10 +262,7 @@ class CachedClient:
         return applied
 
     async def apply_status(self, obj: T, status: Status, *, resource_version: str = "") -> T:
-        """Apply ``status``, unless it certainly would not change the object.
-
-        See ``Client.apply_status``.
-        """
+        """Apply ``status``, unless that certainly changes nothing: see ``Client.apply_status``."""
         kind, key = type(obj), obj.key
         document = status_document(obj, status, resource_version)
         current = await self._cached_object(kind, key)
