@@ -167,7 +167,10 @@ class DatabaseReconciler(RequestReconciler[Database]):
         conditions = with_webhooks_condition(
             status.conditions, Condition, database, now, served=self._serves_webhooks
         )
-        status = replace(status, conditions=conditions)
+        storage = None
+        if database.makes_cluster:
+            storage = await DedicatedCluster(self.client, self.events, database).storage_status()
+        status = replace(status, conditions=conditions, storage=storage)
         if status == database.status:
             return
         # The cache may lack the last status, and an Event must not repeat.
