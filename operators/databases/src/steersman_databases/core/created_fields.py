@@ -52,7 +52,7 @@ async def own_created_spec_by_apply(client: CachedClient, obj: T) -> T:
 
 
 async def has_other_manager(client: CachedClient, obj: Object, *path: str) -> bool:
-    """Return True if another client has set this field of ``obj``, such as ``spec``, ``storage``, ``size``."""
+    """Return True if another client has set this field of ``obj``."""
     # A typed object has only the entries of our manager.
     document = msgspec.json.decode(await client.live.raw(type(obj).api_resource.path(obj.key)))
     for entry in document["metadata"].get("managedFields", []):

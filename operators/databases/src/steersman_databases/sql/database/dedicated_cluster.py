@@ -104,7 +104,7 @@ class DedicatedCluster:
         return max(declared, size)
 
     async def storage_status(self) -> StorageStatus | None:
-        """Return the size of the cluster's data volumes, if it belongs to the `Database`."""
+        """Return the size of the data volumes of the own cluster."""
         cluster = await self.client.get_or_none(self._kind, self.database.key)
         if cluster is None or cluster.status.storage is None or not self._controls(cluster):
             return None
