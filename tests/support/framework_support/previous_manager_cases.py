@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import pytest
 
 from framework_support.widget import Widget, WidgetApply, WidgetSpecApply
 from steersman.api.apply import core, meta
@@ -15,6 +16,7 @@ from steersman.api.core_v1 import ConfigMap
 from steersman.cache import Cache, CachedClient
 from steersman.client import Client, MergePatch, Transport
 from steersman.controller.status import write_status
+from steersman.errors import Conflict
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta
 from steersman.observability.runtime import Runtime
 
@@ -66,6 +68,17 @@ async def check_applied_fields(operator: RenamedOperator, *, is_cached: bool) ->
         applied = await operator.current.apply(operator.config("applied", kept="1"))
     assert applied.data == {"kept": "1"}
     assert await operator.managers(ConfigMap, "applied") == [(CURRENT, "Apply", "")]
+
+
+async def check_other_value(operator: RenamedOperator, *, is_cached: bool) -> None:
+    """Another value of a previous name is not a conflict without force. That of another manager is."""
+    await operator.previous.apply(operator.config("unforced", kept="1"))
+    await Client(operator.previous.transport, field_manager="user").apply(operator.config("unforced", users="3"))
+    async with operator.cached(*([ConfigMap] if is_cached else [])):
+        applied = await operator.current.apply(operator.config("unforced", kept="2"), force=False)
+        assert applied.data == {"kept": "2", "users": "3"}
+        with pytest.raises(Conflict):
+            await operator.current.apply(operator.config("unforced", kept="2", users="4"), force=False)
 
 
 async def check_updated_fields(operator: RenamedOperator) -> None:

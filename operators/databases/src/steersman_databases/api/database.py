@@ -43,6 +43,7 @@ from steersman_databases.api.references import (
     ServerReference,
     engine_of,
 )
+from steersman_databases.api.volume_sizes import StorageStatus
 
 DatabasePhase = Literal["Pending", "Provisioning", "Ready", "Failed", "Deleting"]
 
@@ -51,6 +52,11 @@ DEFAULT_STORAGE_SIZE = Quantity("1Gi")
 _EFFECTIVE_DATABASE_NAME = "(has({0}.spec.databaseName) ? {0}.spec.databaseName : {0}.metadata.name)"
 _EFFECTIVE_USERNAME = "(has({0}.spec.username) ? {0}.spec.username : " + _EFFECTIVE_DATABASE_NAME + ")"
 _SIZE = "(has({0}.storageSize) ? quantity(string({0}.storageSize)) : quantity('1Gi'))"
+_CAPACITY = "self.status.storage.dataCapacity"
+_REACHED = (
+    f"has(self.status) && has(self.status.storage) && has({_CAPACITY})"
+    f" && {_SIZE.format('self.spec')}.compareTo(quantity(string({_CAPACITY}))) >= 0"
+)
 _ON_POSTGRESQL = f"(has(self.engine) ? self.engine == 'postgresql' : !{ON_MYSQL})"
 
 _DEDICATED_MYSQL = "has(self.engine) && self.engine == 'mysql'"
@@ -202,11 +208,6 @@ class Schema(FrozenStruct):
         *recovery_target_rules("mysql", _DEDICATED_MYSQL),
         *recovery_target_rules("postgresql", f"!({_DEDICATED_MYSQL})"),
         Rule(
-            rule=f"{_SIZE.format('self')}.compareTo({_SIZE.format('oldSelf')}) >= 0",
-            message="storageSize cannot be reduced: volumes can only grow",
-            field_path=".storageSize",
-        ),
-        Rule(
             rule="!has(self.owner) || !has(self.username)",
             message="owner (an existing role) and username (a role to create) exclude each other: set one of them",
             field_path=".owner",
@@ -246,7 +247,7 @@ class DatabaseSpec(Spec):
         | None
     ) = None
     """Volume size of this Database's own server. Defaults to 1Gi. It can grow if the StorageClass allows volume
-    expansion. It never shrinks."""
+    expansion. It never shrinks. A size that no volume has reached can be lowered."""
     database_name: ObjectName | None = None
     """Name of the database on the server. Defaults to the name of this object. Immutable."""
     username: SqlName | None = None
@@ -343,6 +344,8 @@ class DatabaseStatus(Status):
     """Secret for applications: host, port, dbname, user, password and uri."""
     backup: DumpStatus | None = None
     """Dumps of the database, with serverRef and backup."""
+    storage: StorageStatus | None = None
+    """Observed size of the volumes of this Database's own server."""
 
 
 @resource(
@@ -374,6 +377,11 @@ class DatabaseStatus(Status):
             rule=_unchanged(_EFFECTIVE_USERNAME),
             message="username is immutable: create a new Database instead",
             field_path=".spec.username",
+        ),
+        Rule(
+            rule=f"{_SIZE.format('self.spec')}.compareTo({_SIZE.format('oldSelf.spec')}) >= 0 || ({_REACHED})",
+            message="storageSize cannot be lowered below status.storage.dataCapacity: volumes never shrink",
+            field_path=".spec.storageSize",
         ),
     ],
 )

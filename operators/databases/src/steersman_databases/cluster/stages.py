@@ -78,7 +78,7 @@ from steersman_databases.features.system_accounts.stage import SystemAccounts
 from steersman_databases.features.tuning.stage import TuningReconciler
 from steersman_databases.features.vertical_scaling.stage import VerticalScaling
 from steersman_databases.sql.inspector.server_inspector import ServerInspector
-from steersman_databases.sql.kubernetes_cluster_id import KubernetesClusterId
+from steersman_databases.sql.object_marks import ObjectMarks
 from steersman_databases.sql.server_resolver import ServerResolver, SqlEngineFactory
 
 
@@ -139,11 +139,11 @@ class ClusterStages(Generic[C]):
             self._engine_parts.ensure_system_accounts,
             ServerResolver(client, sql_engine_for, clock),
         )
-        cluster_id = KubernetesClusterId(client)
+        marks = ObjectMarks(client)
         self._system_accounts = (
             None
             if ensure_accounts is None
-            else SystemAccounts(self._engine_parts.engine, clock, ensure_accounts, cluster_id, resolver, inspector)
+            else SystemAccounts(self._engine_parts.engine, clock, ensure_accounts, marks, resolver, inspector)
         )
         is_wal_missing = self._engine_parts.is_wal_missing
         self._wal_gaps = (

@@ -1,4 +1,4 @@
-"""Ownership of the declared fields of objects that a POST request created.
+"""Ownership of the declared fields of objects that this operator created.
 
 A POST and a server-side apply own their fields separately, even with the same field manager. An apply that omits a
 field of the POST does not remove it.
@@ -49,6 +49,19 @@ async def own_created_spec_by_apply(client: CachedClient, obj: T) -> T:
         "managedFields": _moved(document["metadata"].get("managedFields", []), client.live.field_manager),
     }
     return await client.patch(type(obj), obj.key, MergePatch({"metadata": metadata}))
+
+
+async def has_other_manager(client: CachedClient, obj: Object, *path: str) -> bool:
+    """Return True if another client has set this field of ``obj``."""
+    # A typed object has only the entries of our manager.
+    document = msgspec.json.decode(await client.live.raw(type(obj).api_resource.path(obj.key)))
+    for entry in document["metadata"].get("managedFields", []):
+        fields: dict[str, Any] = entry["fieldsV1"]
+        for name in path[:-1]:
+            fields = fields.get(f"f:{name}", {})
+        if entry["manager"] != client.live.field_manager and f"f:{path[-1]}" in fields:
+            return True
+    return False
 
 
 def _moved(entries: list[dict[str, Any]], manager: str) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import wraps
@@ -20,7 +21,7 @@ _KEY = secrets.token_bytes(32)
 
 
 def cached_by_digest(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a function of texts, bytes and integers. Errors are not cached.
+    """Decorate a function of texts, bytes and integers. Errors are not cached. Several threads may call it.
 
     Args:
         maxsize: number of results. The least recently used one is dropped.
@@ -28,16 +29,20 @@ def cached_by_digest(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         results: OrderedDict[bytes, R] = OrderedDict()
+        lock = threading.Lock()
 
         @wraps(function)
         def cached(*args: P.args, **kwargs: P.kwargs) -> R:
             key = _digest(args, kwargs)
-            if key in results:
-                results.move_to_end(key)
-                return results[key]
-            result = results[key] = function(*args, **kwargs)
-            if len(results) > maxsize:
-                results.popitem(last=False)
+            with lock:
+                if key in results:
+                    results.move_to_end(key)
+                    return results[key]
+            result = function(*args, **kwargs)
+            with lock:
+                results[key] = result
+                if len(results) > maxsize:
+                    results.popitem(last=False)
             return result
 
         return cached

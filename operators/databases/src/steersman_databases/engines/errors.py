@@ -5,7 +5,7 @@ EngineError
 ├── InvalidName            the spec requests a name that is never possible; a retry does not help
 ├── NotSupported           the engine, or this version, lacks a feature that the spec requests
 ├── NotPermitted           a guest requests an object that does not belong to its namespace
-├── AlreadyExists          an object of this name exists and has no ownership mark
+├── AlreadyExists          an object of this name exists and has no ownership mark of an existing namespace
 ├── OwnedByAnother         another object owns this name on the server
 ├── ImmutableProperty      it exists with another value that cannot be changed
 ├── ExtensionUnavailable   the server lacks the extension, or this version of it
@@ -87,13 +87,19 @@ class NotSupported(EngineError):
 
 
 class AlreadyExists(EngineError):
-    """An object of this name exists without an ownership mark."""
+    """An object of this name exists without a valid ownership mark.
+
+    It has none, or that of a previous namespace.
+    """
 
     advice = ""
 
-    def __init__(self, kind: str, name: str) -> None:
+    def __init__(self, kind: str, name: str, *, of_previous_namespace: bool = False) -> None:
+        found = "without an ownership mark"
+        if of_previous_namespace:
+            found = "and belongs to a deleted namespace that had the name of this one"
         super().__init__(
-            f"{kind} {name} already exists on the server without an ownership mark."
+            f"{kind} {name} already exists on the server {found}."
             " Set spec.adopt to true to adopt it, or choose another name"
         )
 

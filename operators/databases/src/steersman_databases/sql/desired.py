@@ -24,9 +24,10 @@ from steersman_databases.engines.sql.desired import (
 from steersman_databases.sql.user.password_rotation import DesiredPasswords
 
 
-def mark_of(obj: Database | DatabaseUser | Cluster, cluster_id: str) -> OwnershipMark:
+def mark_of(obj: Database | DatabaseUser | Cluster, cluster_id: str, namespace_uid: str = "") -> OwnershipMark:
     """Ownership mark of the objects that `obj` creates. `cluster_id` identifies the Kubernetes cluster."""
-    return OwnershipMark(cluster_id, type(obj).api_resource.kind, obj.metadata.namespace, obj.metadata.name)
+    kind, key = type(obj).api_resource.kind, obj.key
+    return OwnershipMark(cluster_id, kind, key.namespace, key.name, namespace_uid)
 
 
 def desired_user(

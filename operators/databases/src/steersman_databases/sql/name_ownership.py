@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from steersman.cache import CachedClient
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.engines.sql.inspection import InspectionScope
+from steersman_databases.engines.sql.ownership_marks import has_mark
 from steersman_databases.sql import name_conflicts, tenancy
-from steersman_databases.sql.desired import mark_of
 from steersman_databases.sql.inspector.server_inspector import ServerInspector
-from steersman_databases.sql.kubernetes_cluster_id import KubernetesClusterId
+from steersman_databases.sql.object_marks import ObjectMarks
 from steersman_databases.sql.server_resolver import ResolvedServer, ServerNotResolved, ServerResolver
 
 NAME_INDEX = "claims"
@@ -26,7 +26,7 @@ class NameOwnership:
     client: CachedClient
     resolver: ServerResolver
     inspector: ServerInspector
-    cluster_id: KubernetesClusterId
+    marks: ObjectMarks
 
     async def require_oldest(self, obj: name_conflicts.Claimant, resolved: ResolvedServer) -> None:
         """Reject an object whose name an older permitted object declares.
@@ -87,8 +87,8 @@ class NameOwnership:
         inspection = await self.inspector.inspect(resolved, type(obj).api_resource.kind, obj.key, scope)
         found = {f"user {name}": inspection.users.get(name) for name in users}
         found |= {f"database {name}": inspection.databases.get(name) for name in databases}
-        mark = mark_of(obj, await self.cluster_id.read()).text
-        return frozenset(thing for thing, state in found.items() if state is not None and state.mark == mark)
+        mark = await self.marks.mark_of(obj)
+        return frozenset(thing for thing, state in found.items() if state is not None and has_mark(state.mark, mark))
 
 
 async def database_naming_owner(

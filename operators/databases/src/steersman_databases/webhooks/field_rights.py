@@ -44,6 +44,10 @@ FIELD_RIGHTS: dict[str, FieldRight] = {
     # They publish a database outside of the cluster, or under a name that applications resolve.
     **{f"{service}.type": CREATE_SERVICES for service in _SERVICES},
     **{f"{service}.annotations": CREATE_SERVICES for service in _SERVICES},
+    **{f"{service}.nodePort": CREATE_SERVICES for service in _SERVICES},
+    **{f"{service}.loadBalancerClass": CREATE_SERVICES for service in _SERVICES},
+    # Without them, all addresses reach a load balancer.
+    **{f"{service}.loadBalancerSourceRanges": CREATE_SERVICES for service in _SERVICES},
     "spec.services.additional[].name": CREATE_SERVICES,
     # Without its policy, all pods reach the ports of the members.
     "spec.networkPolicy": DELETE_POLICIES,
@@ -83,6 +87,17 @@ UNPRIVILEGED_FIELDS = (
 
 References need the right to read the Secret.
 """
+
+_SERVICE_FIELDS = ("enabled", "externalTrafficPolicy", "ipFamilies", "ipFamilyPolicy", "labels")
+_JOB_FIELDS = ("nodeSelector", "processes", "resources", "tolerations")
+_BACKUP_FIELDS = ("archive", "finalBackup", "retention", "retentionAfterDeletion", "schedules", "source", "storeRef")
+UNPRIVILEGED_SUBFIELDS = (
+    *(f"{service}.{name}" for service in _SERVICES for name in _SERVICE_FIELDS),
+    "spec.services.additional[].role",
+    *(f"spec.backup.{name}" for name in (*_BACKUP_FIELDS, "verification")),
+    *(f"spec.backup.jobs.{name}" for name in _JOB_FIELDS),
+)
+"""The others of fields that contain both."""
 
 
 def privileged_values(
@@ -136,5 +151,9 @@ def _of_services(services: ServicesSettings) -> Iterator[tuple[str, str | None]]
         named.append((f"additional[{additional.name}]", additional))
     for name, service in named:
         yield f"spec.services.{name}.type", None if service.type == "ClusterIP" else service.type
+        yield f"spec.services.{name}.nodePort", str(service.node_port) if service.node_port else None
+        yield f"spec.services.{name}.loadBalancerClass", service.load_balancer_class
+        ranges = ", ".join(service.load_balancer_source_ranges) or "all addresses"
+        yield f"spec.services.{name}.loadBalancerSourceRanges", ranges if service.type == "LoadBalancer" else None
         for annotation, value in service.annotations.items():
             yield f"spec.services.{name}.annotations[{annotation}]", value

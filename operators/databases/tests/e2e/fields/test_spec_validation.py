@@ -44,7 +44,7 @@ CHANGES = {
     "engine": ({"engine": "mysql"}, r"spec\.engine: .*the field is immutable"),
     "databaseName": ({"databaseName": "other"}, "databaseName is immutable"),
     "username": ({"username": "other"}, "username is immutable"),
-    "shrink": ({"storageSize": "128Mi"}, "storageSize cannot be reduced"),
+    "shrink": ({"storageSize": "128Mi"}, "storageSize cannot be lowered below"),
 }
 
 

@@ -49,7 +49,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "engine": ({"engine": "mysql"}, "the field is immutable"),
     "databaseName": ({"databaseName": "other"}, "databaseName is immutable"),
     "username": ({"username": "other"}, "username is immutable"),
-    "shrink": ({"storageSize": "1023Mi"}, "storageSize cannot be reduced"),
+    "shrink": ({"storageSize": "1023Mi"}, "storageSize cannot be lowered below"),
 }
 
 

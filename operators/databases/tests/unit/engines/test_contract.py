@@ -4,10 +4,20 @@ from database_support.contracts.sql_engine import (
     TestDrift,
     TestFresh,
     TestHostileNames,
+    TestOwnershipMarks,
     TestRefusals,
     TestUnreachable,
     canary,
     desired,
 )
 
-__all__ = ["TestDrift", "TestFresh", "TestHostileNames", "TestRefusals", "TestUnreachable", "canary", "desired"]
+__all__ = [
+    "TestDrift",
+    "TestFresh",
+    "TestHostileNames",
+    "TestOwnershipMarks",
+    "TestRefusals",
+    "TestUnreachable",
+    "canary",
+    "desired",
+]

@@ -18,6 +18,7 @@ from steersman_databases.webhooks.field_rights import (
     DELETE_VOLUMES,
     FIELD_RIGHTS,
     UNPRIVILEGED_FIELDS,
+    UNPRIVILEGED_SUBFIELDS,
     FieldRight,
     privileged_values,
 )
@@ -47,14 +48,22 @@ def all_leaves() -> set[str]:
     return found
 
 
+def is_within(leaf: str, field: str) -> bool:
+    return leaf == field or leaf.startswith((f"{field}.", f"{field}["))
+
+
 def test_each_field_is_in_a_table() -> None:
     leaf_paths = all_leaves()
     top = {re.split(r"[.\[]", path)[1] for path in leaf_paths}
     privileged = {re.split(r"[.\[]", path)[1] for path in FIELD_RIGHTS}
     assert top - privileged - set(UNPRIVILEGED_FIELDS) == set()
     assert set(UNPRIVILEGED_FIELDS) - top == set()
+    mixed = [leaf for leaf in leaf_paths if re.split(r"[.\[]", leaf)[1] in privileged & set(UNPRIVILEGED_FIELDS)]
+    tables = (*FIELD_RIGHTS, *UNPRIVILEGED_SUBFIELDS)
+    assert [leaf for leaf in mixed if not any(is_within(leaf, field) for field in tables)] == []
+    assert [field for field in UNPRIVILEGED_SUBFIELDS if not any(is_within(leaf, field) for leaf in mixed)] == []
     for field in FIELD_RIGHTS:
-        assert any(leaf == field or leaf.startswith((f"{field}.", f"{field}[")) for leaf in leaf_paths), field
+        assert any(is_within(leaf, field) for leaf in leaf_paths), field
 
 
 def cluster(**spec: Any) -> PostgreSQLCluster:
@@ -67,7 +76,11 @@ PUBLIC = ServiceSettings(type="LoadBalancer")
 @pytest.mark.parametrize(
     ("spec", "field", "right"),
     [
-        ({"services": ServicesSettings(rw=PUBLIC)}, "spec.services.rw.type", CREATE_SERVICES),
+        (
+            {"services": ServicesSettings(rw=ServiceSettings(type="NodePort"))},
+            "spec.services.rw.type",
+            CREATE_SERVICES,
+        ),
         (
             {"services": ServicesSettings(additional=(AdditionalService(name="payments", role="rw"),))},
             "spec.services.additional[payments].name",
@@ -81,6 +94,15 @@ def test_privileged_field_needs_right(spec: dict[str, Any], field: str, right: F
     values = privileged_values(cluster(**spec), cluster())
     assert {name: found for name, (value, found) in values.items() if value is not None} == {field: right}
     assert all(value is None for value, _ in privileged_values(cluster(), None).values())
+
+
+def test_wider_source_ranges_need_right() -> None:
+    limited = ServiceSettings(type="LoadBalancer", load_balancer_source_ranges=("10.0.0.0/8",))
+    name = "spec.services.rw.loadBalancerSourceRanges"
+    before = privileged_values(cluster(services=ServicesSettings(rw=limited)), None)
+    after = privileged_values(cluster(services=ServicesSettings(rw=PUBLIC)), None)
+    assert before[name] == ("10.0.0.0/8", CREATE_SERVICES)
+    assert after[name] == ("all addresses", CREATE_SERVICES)
 
 
 def test_deletion_policy_of_new_object_needs_no_right() -> None:

@@ -243,9 +243,13 @@ class CachedClient:
 
     async def _apply(self, config: Any, current: Any, *, owner: Object | None, uid: str, force: bool) -> Any:
         """Apply ``config``. ``current`` is the cached object, or None."""
-        kind, previous = kind_of(config), self.live.previous_field_managers
+        kind, key = kind_of(config), key_of(config)
+        previous = self.live.previous_field_managers
         try:
             if current is None or uid not in ("", current.metadata.uid):
+                if previous and not force and (found := await self._get_live_or_none(kind, key)) is not None:
+                    # A field of a previous manager with another value would be a conflict.
+                    await take_over_fields(self.live, found)
                 applied = await self.live.apply(config, owner=owner, uid=uid, force=force)
                 if previous and await take_over_fields(self.live, applied) is not applied:
                     applied = await self.live.apply(config, owner=owner, uid=uid, force=force)
@@ -259,7 +263,7 @@ class CachedClient:
             document, applied = with_owner(config, owner), current
             document["metadata"]["uid"] = current.metadata.uid
             if apply_would_change(document, current, self.live.field_manager):
-                applied = await self.live.apply_encoded(kind, key_of(config), encode(document), force=force)
+                applied = await self.live.apply_encoded(kind, key, encode(document), force=force)
             self._apply_cache.record(declaration, applied)
             return applied
         except Invalid as error:
@@ -268,10 +272,7 @@ class CachedClient:
             raise
 
     async def apply_status(self, obj: T, status: Status, *, resource_version: str = "") -> T:
-        """Apply ``status``, unless it certainly would not change the object.
-
-        See ``Client.apply_status``.
-        """
+        """Apply ``status``, unless that certainly changes nothing: see ``Client.apply_status``."""
         kind, key = type(obj), obj.key
         document = status_document(obj, status, resource_version)
         current = await self._cached_object(kind, key)

@@ -7,6 +7,7 @@ import pytest
 from framework_support.previous_manager_cases import (
     RenamedOperator,
     check_applied_fields,
+    check_other_value,
     check_status,
     check_updated_fields,
 )
@@ -20,6 +21,12 @@ from steersman_testing.envtest import Envtest
 async def test_applied_fields_move_on_real_server(envtest: Envtest, envtest_namespace: str, is_cached: bool) -> None:
     async with connect(envtest.config) as transport:
         await check_applied_fields(RenamedOperator(transport, envtest_namespace), is_cached=is_cached)
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+async def test_unforced_value_moves_on_real_server(envtest: Envtest, envtest_namespace: str, is_cached: bool) -> None:
+    async with connect(envtest.config) as transport:
+        await check_other_value(RenamedOperator(transport, envtest_namespace), is_cached=is_cached)
 
 
 async def test_updated_fields_move_on_real_server(envtest: Envtest, envtest_namespace: str) -> None:

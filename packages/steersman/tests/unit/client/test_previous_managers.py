@@ -10,6 +10,7 @@ from framework_support.previous_manager_cases import (
     PREVIOUS,
     RenamedOperator,
     check_applied_fields,
+    check_other_value,
     check_status,
     check_updated_fields,
 )
@@ -28,6 +29,13 @@ NAMESPACE = "orders"
 async def test_fields_applied_by_previous_manager_are_moved(is_cached: bool) -> None:
     world = ControllerEnv()
     await check_applied_fields(RenamedOperator(world.server, NAMESPACE, world.runtime), is_cached=is_cached)
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+@virtual_time
+async def test_unforced_apply_replaces_previous_value(is_cached: bool) -> None:
+    world = ControllerEnv()
+    await check_other_value(RenamedOperator(world.server, NAMESPACE, world.runtime), is_cached=is_cached)
 
 
 @virtual_time

@@ -26,8 +26,8 @@ class DataOwner:
     Args:
         text: the cluster's mark and UID, stored on the server to recognize the owner.
         cluster: ID of this Kubernetes cluster, as in ownership marks.
-        users: names of declared users by the mark of the declaring object.
-        retained_users: marks of ``Database``s whose Secret was retained. Their users stay unlocked.
+        users: names of declared users by the mark of the declaring object, without the UID of its namespace.
+        retained_users: such marks of ``Database``s whose Secret was retained. Their users stay unlocked.
         restored: the data came from a backup. Marks of the source are replaced; see `restored_mark`.
     """
 
@@ -52,7 +52,8 @@ class DataOwner:
         """Return the mark that replaces a mark of the source, or None.
 
         The source's objects may still exist, so their marks must not count here. The namespace stays in the mark:
-        a user or database is open only to objects of the namespace that had it in the source.
+        a user or database is open only to objects of the namespace that had it in the source. Its UID stays only in
+        the same Kubernetes cluster.
 
         Args:
             mark: mark of a user or database.
@@ -61,8 +62,10 @@ class DataOwner:
         found, source, own = OwnershipMark.read(mark), _cluster_mark(previous), _cluster_mark(self.text)
         if not self.restored or found is None or source is None or own is None or source == own:
             return None
-        namespace = own.namespace if found.namespace == source.namespace else found.namespace
-        return replace(found, cluster=OwnershipMark.RESTORED, namespace=namespace).text
+        restored = replace(found, cluster=OwnershipMark.RESTORED)
+        if found.namespace == source.namespace:
+            return replace(restored, namespace=own.namespace, namespace_uid="").text
+        return (restored if source.cluster == own.cluster else replace(restored, namespace_uid="")).text
 
     def _is_orphaned(self, name: str, mark: str, previous: str) -> bool:
         if (restored := OwnershipMark.read(self.restored_mark(mark, previous))) is not None:
@@ -71,7 +74,8 @@ class DataOwner:
         found = OwnershipMark.read(mark)
         if found is None or found.cluster != self.cluster or found.kind not in ("DatabaseUser", "Database"):
             return False
-        return name not in self.users.get(found.text, ()) and found.text not in self.retained_users
+        text = replace(found, namespace_uid="").text
+        return name not in self.users.get(text, ()) and text not in self.retained_users
 
 
 def _cluster_mark(text: str) -> OwnershipMark | None:

@@ -18,12 +18,14 @@ class OwnershipMark:
     """Identifies the Kubernetes object that owns an object on a server.
 
     Its text is stored at the object on the server. `cluster` distinguishes Kubernetes clusters that share a server.
+    `namespace_uid` distinguishes namespaces of the same name, one after the other. Marks of earlier versions lack it.
     """
 
     cluster: str
     kind: str
     namespace: str
     name: str
+    namespace_uid: str = ""
 
     PREFIX = "steersman: "
     RESTORED = "restored"
@@ -34,16 +36,32 @@ class OwnershipMark:
 
     @property
     def text(self) -> str:
-        """The stored form: `steersman: 5f0c4a71 DatabaseUser shop/clerk`."""
-        return f"{self.PREFIX}{self.cluster} {self.kind} {self.namespace}/{self.name}"
+        """The stored form: `steersman: 5f0c4a71 DatabaseUser shop/clerk`, with the UID of the namespace if known."""
+        uid = f" {self.namespace_uid}" if self.namespace_uid else ""
+        return f"{self.PREFIX}{self.cluster} {self.kind} {self.namespace}/{self.name}{uid}"
+
+    def is_of_same_object(self, other: OwnershipMark) -> bool:
+        """Return True if both marks identify the same object."""
+        return self.is_in_same_namespace(other) and (self.kind, self.name) == (other.kind, other.name)
+
+    def is_in_same_namespace(self, other: OwnershipMark) -> bool:
+        """Return True if both marks have the same namespace. One of them may lack its UID."""
+        if (self.cluster, self.namespace) != (other.cluster, other.namespace):
+            return False
+        return "" in (self.namespace_uid, other.namespace_uid) or self.namespace_uid == other.namespace_uid
+
+    def is_of_previous_namespace(self, other: OwnershipMark) -> bool:
+        """Return True if `other` has a deleted namespace of this name."""
+        same_name = (self.cluster, self.namespace) == (other.cluster, other.namespace)
+        return same_name and not self.is_in_same_namespace(other)
 
     @classmethod
     def read(cls, text: str | None) -> OwnershipMark | None:
         """Parse a mark found on a server. Returns `None` if the text is not a mark."""
         words = (text or "").removeprefix(cls.PREFIX).split(" ")
-        if not text or not text.startswith(cls.PREFIX) or len(words) != 3 or words[2].count("/") != 1:
+        if not text or not text.startswith(cls.PREFIX) or len(words) not in (3, 4) or words[2].count("/") != 1:
             return None
-        return cls(words[0], words[1], *words[2].split("/"))
+        return cls(words[0], words[1], *words[2].split("/"), *words[3:])
 
 
 class SecurableKind(Enum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ..errors import AlreadyExists, NotPermitted, OwnedByAnother
 from .desired import EMPTY_TEMPLATE, DesiredDatabase, DesiredUser, OwnershipMark
@@ -23,23 +24,38 @@ def require_adoptable(
             a move or in a restored dump.
 
     Raises:
-        AlreadyExists: the object bears no mark, or that of another Kubernetes cluster.
+        AlreadyExists: the object bears no mark, that of another Kubernetes cluster, or that of a previous namespace.
         OwnedByAnother: another object of this Kubernetes cluster owns it.
     """
-    if ownership_mark is None or mark == ownership_mark.text:
+    if is_marked_by(mark, ownership_mark) or ownership_mark is None:
         return
     owner = OwnershipMark.read(mark)
-    if owner is not None and (owner.cluster, owner.namespace) == (OwnershipMark.RESTORED, ownership_mark.namespace):
-        return
-    if owner is not None and owner.cluster == ownership_mark.cluster:
+    is_restored = owner is not None and owner.cluster == OwnershipMark.RESTORED
+    if owner is not None and is_restored:
+        owner = replace(owner, cluster=ownership_mark.cluster)
+        if ownership_mark.is_in_same_namespace(owner):
+            return
+    is_previous = owner is not None and ownership_mark.is_of_previous_namespace(owner)
+    if owner is not None and owner.cluster == ownership_mark.cluster and not (is_previous or is_restored):
         raise OwnedByAnother(kind, name, owner)
     if not adopt:
-        raise AlreadyExists(kind, name)
+        raise AlreadyExists(kind, name, of_previous_namespace=is_previous)
 
 
 def is_marked_by(mark: str | None, ownership_mark: OwnershipMark | None) -> bool:
     """Return True if the object has this mark, or needs none."""
-    return ownership_mark is None or mark == ownership_mark.text
+    return ownership_mark is None or has_mark(mark, ownership_mark)
+
+
+def has_mark(mark: str | None, ownership_mark: OwnershipMark | None) -> bool:
+    """Return True if the object has this mark. The stored one may lack the UID of the namespace."""
+    owner = OwnershipMark.read(mark)
+    return owner is not None and ownership_mark is not None and ownership_mark.is_of_same_object(owner)
+
+
+def needs_mark(mark: str | None, ownership_mark: OwnershipMark | None) -> bool:
+    """Return True if the mark must be stored, or completed."""
+    return ownership_mark is not None and mark != ownership_mark.text
 
 
 def retention_reason(state: DatabaseState | UserState | None, mark: OwnershipMark) -> str:
@@ -95,6 +111,4 @@ def require_same_namespace(inspection: Inspection, roles: Iterable[str], mark: O
 def same_namespace(mark: str | None, ownership_mark: OwnershipMark | None) -> bool:
     """Return True if the mark has the namespace of the object."""
     owner = OwnershipMark.read(mark)
-    if owner is None or ownership_mark is None:
-        return False
-    return (owner.cluster, owner.namespace) == (ownership_mark.cluster, ownership_mark.namespace)
+    return owner is not None and ownership_mark is not None and ownership_mark.is_in_same_namespace(owner)

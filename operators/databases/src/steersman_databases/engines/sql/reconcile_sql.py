@@ -7,6 +7,7 @@ import asyncio
 from steersman_databases.engines.connection.pool import ServerSessions
 
 from ..errors import ConcurrentChange, EngineError, ObjectsMissing
+from ..password_hashing import verify_expensive
 from .desired import DesiredDatabase, DesiredUser
 from .inspection import Inspection, InspectionScope
 from .ownership_marks import require_references_permitted
@@ -51,6 +52,7 @@ async def reconcile(
                     sessions, InspectionScope.of([desired]), max(deadline - loop.time(), 0.0)
                 )
             require_references_permitted(inspection, desired)
+            await verify_expensive(sql_engine, inspection, (desired,))
             plan = plan_for(sql_engine, inspection, desired)
             if plan:
                 changes += await sql_engine.execute(sessions, plan, max(deadline - loop.time(), 0.0))

@@ -64,6 +64,10 @@ class SqlEngine(Protocol):
         """Return True if the verifier belongs to this password."""
         ...
 
+    def is_expensive(self, verifier: str) -> bool:
+        """Return True if `verifies` takes longer than for a verifier of `new_verifier`."""
+        ...
+
     def new_verifier(self, password: str) -> str:
         """Create a verifier of this password in the servers' format."""
         ...

@@ -33,10 +33,10 @@ from steersman_databases.features.bootstrap.model import JobProgress, progress_o
 from steersman_databases.features.bootstrap.specs import SOURCES_HASH_ANNOTATION, post_init_job, post_init_labels
 from steersman_databases.features.major_upgrade.model import has_ended
 from steersman_databases.specs.job_hash import spec_changed
-from steersman_databases.sql.desired import desired_bootstrap, mark_of
+from steersman_databases.sql.desired import desired_bootstrap
 from steersman_databases.sql.inspector.server_inspector import NoSlotFree, ServerInspector
-from steersman_databases.sql.kubernetes_cluster_id import KubernetesClusterId
 from steersman_databases.sql.name_ownership import NameOwnership
+from steersman_databases.sql.object_marks import ObjectMarks
 from steersman_databases.sql.server_resolver import ServerNotResolved, ServerResolver
 
 T = TypeVar("T", bound=Object)
@@ -67,8 +67,8 @@ class BootstrapReconciler:
         self._engine = engine
         self._resolver = resolver
         self._inspector = inspector
-        self._cluster_id = KubernetesClusterId(client)
-        self._name_ownership = NameOwnership(client, resolver, inspector, self._cluster_id)
+        self._marks = ObjectMarks(client)
+        self._name_ownership = NameOwnership(client, resolver, inspector, self._marks)
 
     async def ensure(
         self, context: ClusterContext, cluster: Cluster, owner: SqlCredentials, conditions: ConditionSet
@@ -105,9 +105,7 @@ class BootstrapReconciler:
         declared = context.declared
         resolved = await self._resolver.resolve_own(declared)
         await self._name_ownership.require_oldest(cluster, resolved)
-        desired = desired_bootstrap(
-            declared.bootstrap, owner.password, mark_of(cluster, await self._cluster_id.read())
-        )
+        desired = desired_bootstrap(declared.bootstrap, owner.password, await self._marks.mark_of(cluster))
         for desired_object in desired:
             resolved.sql_engine.check(desired_object, resolved.server.login.username)
         self._emit_changes(context, await self._inspector.reconcile(resolved, self._kind, declared.key, desired))

@@ -36,8 +36,8 @@ from steersman_databases.engines.sql.sql_plan import SqlChange
 from steersman_databases.features.certificates.stage import ClusterCredentials
 from steersman_databases.sql.desired import mark_of
 from steersman_databases.sql.inspector.server_inspector import NoSlotFree, ServerInspector
-from steersman_databases.sql.kubernetes_cluster_id import KubernetesClusterId
 from steersman_databases.sql.name_conflicts import server_keys
+from steersman_databases.sql.object_marks import ObjectMarks
 from steersman_databases.sql.server_resolver import ServerNotResolved, ServerResolver
 
 EnsureSystemAccounts = Callable[[DatabaseServer, SqlCredentials, DataOwner], Awaitable[tuple[SqlChange, ...]]]
@@ -86,14 +86,14 @@ class SystemAccounts:
         engine: ClusterEngine,
         clock: Clock,
         ensure_accounts: EnsureSystemAccounts,
-        cluster_id: KubernetesClusterId,
+        marks: ObjectMarks,
         resolver: ServerResolver,
         inspector: ServerInspector,
     ) -> None:
         self._engine = engine
         self._clock = clock
         self._ensure_accounts = ensure_accounts
-        self._cluster_id = cluster_id
+        self._marks = marks
         self._resolver = resolver
         self._inspector = inspector
         self._last_checks: dict[ObjectKey, _LastCheck] = {}
@@ -172,9 +172,9 @@ class SystemAccounts:
         """Return the cluster as owner, with the users declared on it.
 
         Users with a `serverRef` may be on it, too. Data of a restore in place are taken over once, which locks users
-        that nothing declares any more.
+        that nothing declares any more. Marks have no UID of a namespace here.
         """
-        (cluster_id,), mark = server_keys(cluster), await self._cluster_id.read()
+        (cluster_id,), mark = server_keys(cluster), await self._marks.cluster_id()
         rotation_username_of = self._resolver.sql_engine_for(self._engine.name).rotation_username
         declared = [*await context.client.list(DatabaseUser), *await context.client.list(Database)]
         users = {

@@ -41,7 +41,7 @@ from steersman_databases.features.dump.stage import DumpStage
 from steersman_databases.sql.database.dedicated_cluster import DedicatedCluster
 from steersman_databases.sql.database.sql_database import SqlDatabase, deletion_blocked
 from steersman_databases.sql.inspector.server_inspector import NoSlotFree, ServerInspector
-from steersman_databases.sql.kubernetes_cluster_id import KubernetesClusterId
+from steersman_databases.sql.object_marks import ObjectMarks
 from steersman_databases.sql.server_resolver import ServerResolver, SqlEngineFactory
 from steersman_databases.sql.settings import SqlSettings
 
@@ -77,7 +77,7 @@ class DatabaseReconciler(RequestReconciler[Database]):
         self._sql_engine_for, self._serves_webhooks = sql_engine_for, settings.serves_webhooks
         self._resolver = ServerResolver(self.client, sql_engine_for, self.runtime.clock, settings.server_networks)
         self._inspector = inspector
-        self._cluster_id = KubernetesClusterId(self.client)
+        self._marks = ObjectMarks(self.client)
         self._api_errors = ApiErrorTracker(self.runtime.clock)
         self._annotation_warnings = AnnotationWarnings(self.events)
         self._backoff = BackOff()
@@ -137,7 +137,7 @@ class DatabaseReconciler(RequestReconciler[Database]):
         """Reconcile once, and return the endpoint for applications."""
         cluster = DedicatedCluster(self.client, self.events, database) if database.makes_cluster else None
         sql_database = SqlDatabase(
-            self.client, self.events, self._resolver, self._inspector, self._cluster_id, database, cluster
+            self.client, self.events, self._resolver, self._inspector, self._marks, database, cluster
         )
         try:
             if database.metadata.deletion_timestamp is not None:
@@ -167,7 +167,10 @@ class DatabaseReconciler(RequestReconciler[Database]):
         conditions = with_webhooks_condition(
             status.conditions, Condition, database, now, served=self._serves_webhooks
         )
-        status = replace(status, conditions=conditions)
+        storage = None
+        if database.makes_cluster:
+            storage = await DedicatedCluster(self.client, self.events, database).storage_status()
+        status = replace(status, conditions=conditions, storage=storage)
         if status == database.status:
             return
         # The cache may lack the last status, and an Event must not repeat.

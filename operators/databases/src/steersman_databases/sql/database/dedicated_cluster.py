@@ -15,7 +15,7 @@ from steersman.cache import CachedClient
 from steersman.client import MergePatch
 from steersman.controller import EventRecorder
 from steersman.errors import NotFound
-from steersman.meta import Condition, find_condition
+from steersman.meta import Condition, Quantity, find_condition
 from steersman_databases.api import Cluster, Database
 from steersman_databases.api.backups.backup_common import SKIP_FINAL_BACKUP_ANNOTATION, is_final_backup_skipped
 from steersman_databases.api.database import DatabasePhase
@@ -26,13 +26,14 @@ from steersman_databases.api.group import (
     is_deletion_forced,
 )
 from steersman_databases.api.kstatus import READY
+from steersman_databases.api.volume_sizes import StorageStatus
 from steersman_databases.cluster.declared import kind_of
 from steersman_databases.cluster.executor import CLUSTER_INDEX
 from steersman_databases.cluster.state import is_pvc_of, is_retired
 from steersman_databases.core.api_errors import REASONS
 from steersman_databases.core.cached_reads import get_cached_or_live, get_live
 from steersman_databases.core.context import adoption_advice, adoption_patch
-from steersman_databases.core.created_fields import own_created_spec_by_apply
+from steersman_databases.core.created_fields import has_other_manager, own_created_spec_by_apply
 from steersman_databases.core.database_naming import database_of, is_of_database
 from steersman_databases.core.outcome import ReconcileBlocked
 from steersman_databases.engines import EngineError, InvalidName, SqlEngine, image
@@ -55,6 +56,8 @@ _TRANSLATED_REASONS = {
     **dict.fromkeys(("InstanceCrashing", "MemberError"), "ServerCrashing"),
     **dict.fromkeys(("DiskFull", "Fenced", "Hibernated"), "ServerNotReady"),
 }
+
+_SIZE_FIELD = ("spec", "storage", "size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +87,28 @@ class DedicatedCluster:
             self._require_controlled(present)
             # Otherwise, a field that the Database no longer declares would stay in the cluster.
             present = await own_created_spec_by_apply(self.client, present)
-            storage = max(self.database.storage_size, present.spec.storage.size)
-            config, uid = dedicated_cluster(self.database, storage), present.metadata.uid
+            config, uid = dedicated_cluster(self.database, await self._storage_size(present)), present.metadata.uid
             cluster = await self.client.apply(config, owner=self.database, uid=uid)
         if not cluster.status.primary:
             raise _not_ready(cluster)
+
+    async def _storage_size(self, present: Cluster) -> Quantity:
+        """Return the declared size, or a larger one of the cluster.
+
+        A size that no volume has reached is lowered, unless another client has set it at the cluster.
+        """
+        declared, size, status = self.database.storage_size, present.spec.storage.size, present.status.storage
+        capacity = size if status is None or status.data_capacity is None else status.data_capacity
+        if declared < size and capacity < size and not await has_other_manager(self.client, present, *_SIZE_FIELD):
+            return max(declared, capacity)
+        return max(declared, size)
+
+    async def storage_status(self) -> StorageStatus | None:
+        """Return the size of the data volumes of the own cluster."""
+        cluster = await self.client.get_or_none(self._kind, self.database.key)
+        if cluster is None or cluster.status.storage is None or not self._controls(cluster):
+            return None
+        return StorageStatus(data_capacity=cluster.status.storage.data_capacity)
 
     async def pvcs(self) -> tuple[PersistentVolumeClaim, ...]:
         """Return the PVCs of its data, which own the Secret."""

@@ -39,10 +39,10 @@ from steersman_databases.engines.sql.ownership_marks import retention_reason
 from steersman_databases.engines.sql.sql_plan import SqlChange, SqlPlan
 from steersman_databases.sql.connection_secret import connection_entries, database_secret
 from steersman_databases.sql.database.dedicated_cluster import DedicatedCluster
-from steersman_databases.sql.desired import desired_database, desired_owner, mark_of
+from steersman_databases.sql.desired import desired_database, desired_owner
 from steersman_databases.sql.inspector.server_inspector import ServerInspector
-from steersman_databases.sql.kubernetes_cluster_id import KubernetesClusterId
 from steersman_databases.sql.name_ownership import NameOwnership, database_naming_owner, require_namespace_rights
+from steersman_databases.sql.object_marks import ObjectMarks
 from steersman_databases.sql.server_resolver import ResolvedServer, ServerNotResolved, ServerResolver
 from steersman_databases.sql.tenancy import is_cross_namespace
 
@@ -62,7 +62,7 @@ class SqlDatabase:
     events: EventRecorder
     resolver: ServerResolver
     inspector: ServerInspector
-    cluster_id: KubernetesClusterId
+    marks: ObjectMarks
     database: Database
     cluster: DedicatedCluster | None
     """The dedicated cluster, if the database has one."""
@@ -76,7 +76,7 @@ class SqlDatabase:
         """
         database = self.database
         resolved = await self._resolve()
-        mark = mark_of(database, await self.cluster_id.read())
+        mark = await self.marks.mark_of(database)
         desired = desired_database(database, mark, cross_namespace=is_cross_namespace(database, resolved.namespace))
         owner = None
         if not database.spec.owner:
@@ -140,7 +140,7 @@ class SqlDatabase:
                 raise self._wait_for_deletion(str(reason)) from None
             await self._emit_retained(str(reason), secret_kept=False)
         else:
-            mark = mark_of(self.database, await self.cluster_id.read())
+            mark = await self.marks.mark_of(self.database)
             try:
                 left, owned = await self._drop_database(resolved, mark)
                 if left and owned:
@@ -161,7 +161,7 @@ class SqlDatabase:
     async def _resolve(self) -> ResolvedServer:
         try:
             resolved = await self.resolver.resolve(self.database)
-            await NameOwnership(self.client, self.resolver, self.inspector, self.cluster_id).require_oldest(
+            await NameOwnership(self.client, self.resolver, self.inspector, self.marks).require_oldest(
                 self.database, resolved
             )
             require_namespace_rights(self.database, resolved.namespace)

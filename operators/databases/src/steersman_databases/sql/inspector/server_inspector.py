@@ -24,6 +24,7 @@ from steersman_databases.engines.errors import (
     ServerUnreachable,
     SqlFailed,
 )
+from steersman_databases.engines.password_hashing import verifies, verify_expensive
 from steersman_databases.engines.server import DatabaseServer, SqlCredentials
 from steersman_databases.engines.sql.desired import DesiredUser
 from steersman_databases.engines.sql.identifiers import without_invalid
@@ -193,7 +194,7 @@ class ServerInspector:
             state = inspection.users.get(name)
             if state is None or not inspection.verifiers_readable:
                 return False
-            kept = known.sql_engine.verifies(credentials.password, state.verifier)
+            kept = await verifies(known.sql_engine, credentials.password, state.verifier)
             return kept and (
                 name == like or await known.sql_engine.same_hba_access(known.sessions, like, name, database)
             )
@@ -464,9 +465,8 @@ class ServerInspector:
                 inspected.next_individual_check = now + _INDIVIDUAL_CHECK_SECONDS
                 _notify(subscriptions)
             return
-        found = await self._check_logins(
-            inspected, found, [d for i in subscriptions.values() for d in i.desired], _MAX_LOGIN_CHECKS
-        )
+        everyone = [d for i in subscriptions.values() for d in i.desired]
+        found = await self._check_logins(inspected, found, everyone, _MAX_LOGIN_CHECKS)
         inspected.last_round_of |= {
             name: inspected.round for name in scope.contents if found.uninspected.get(name) != NOT_INSPECTED
         }
@@ -476,6 +476,7 @@ class ServerInspector:
             _notify(subscriptions)
             return
         latest, changed = inspected.last, previous != inspected.last
+        await verify_expensive(inspected.sql_engine, latest, everyone)
         grantees_changed = (
             changed_grantees(previous, latest) if previous is not None and changed else frozenset[str]()
         )

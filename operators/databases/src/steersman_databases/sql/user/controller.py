@@ -42,15 +42,15 @@ from steersman_databases.core.outcome import (
 )
 from steersman_databases.engines import EngineError, SqlCredentials
 from steersman_databases.engines.errors import AccessDenied, DropBlocked, ObjectsMissing
-from steersman_databases.engines.sql.desired import OwnershipMark, PasswordDirective
+from steersman_databases.engines.sql.desired import PasswordDirective
 from steersman_databases.engines.sql.inspection import Inspection, InspectionScope
 from steersman_databases.engines.sql.ownership_marks import require_same_namespace, retention_reason
 from steersman_databases.engines.sql.sql_plan import SqlChange as ServerChange
 from steersman_databases.engines.sql.sql_plan import SqlPlan
-from steersman_databases.sql.desired import desired_user, mark_of, referenced_names
+from steersman_databases.sql.desired import desired_user, referenced_names
 from steersman_databases.sql.inspector.server_inspector import NoSlotFree, ServerInspector
-from steersman_databases.sql.kubernetes_cluster_id import KubernetesClusterId
 from steersman_databases.sql.name_ownership import NameOwnership, database_naming_owner, require_namespace_rights
+from steersman_databases.sql.object_marks import ObjectMarks
 from steersman_databases.sql.server_resolver import (
     ResolvedServer,
     ServerNotResolved,
@@ -122,8 +122,8 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         self._resolver = ServerResolver(self.client, sql_engine_for, self.runtime.clock, settings.server_networks)
         self._inspector = inspector
         self._target_filter, self._serves_webhooks = target_filter, settings.serves_webhooks
-        self._cluster_id = KubernetesClusterId(self.client)
-        self._name_ownership = NameOwnership(self.client, self._resolver, inspector, self._cluster_id)
+        self._marks = ObjectMarks(self.client)
+        self._name_ownership = NameOwnership(self.client, self._resolver, inspector, self._marks)
         self._api_errors = ApiErrorTracker(self.runtime.clock)
         self._annotation_warnings = AnnotationWarnings(self.events)
         self._backoff = BackOff()
@@ -231,7 +231,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         """Reconcile the user on the server. Missing objects are returned: they must not delay a password rotation."""
         guest = is_cross_namespace(user, resolved.namespace)
         desired = desired_user(
-            user, as_wanted, await self._mark_of(user), cross_namespace=guest, expired=self._is_expired(user)
+            user, as_wanted, await self._marks.mark_of(user), cross_namespace=guest, expired=self._is_expired(user)
         )
         try:
             resolved.sql_engine.check(desired, resolved.server.login.username)
@@ -327,16 +327,16 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         needed = await database_naming_owner(self.client, user, name, resolved.namespace)
         names = frozenset({name, resolved.sql_engine.rotation_username(name)})
         scope = InspectionScope(users=names, dropped_databases=names)
-        pvc, new_owner, left = await self._mark_of(user), user.spec.reassign_to, ""
+        mark, new_owner, left = await self._marks.mark_of(user), user.spec.reassign_to, ""
         if new_owner:
             scope |= InspectionScope(users=frozenset({new_owner}))
 
         def planner(inspection: Inspection) -> SqlPlan:
             nonlocal left
-            left = retention_reason(inspection.users.get(name), pvc)
+            left = retention_reason(inspection.users.get(name), mark)
             if new_owner and is_cross_namespace(user, resolved.namespace):
-                require_same_namespace(inspection, [new_owner], pvc)
-            plan = resolved.sql_engine.plan_drop_user(inspection, name, pvc, new_owner)
+                require_same_namespace(inspection, [new_owner], mark)
+            plan = resolved.sql_engine.plan_drop_user(inspection, name, mark, new_owner)
             if plan and needed:
                 raise DropBlocked(needed, "Set another owner there")
             return plan
@@ -349,9 +349,6 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
             self._emit_changes(user, error.changes)
             await self._lock_expired(user, resolved)
             raise _refused(error) from error
-
-    async def _mark_of(self, user: DatabaseUser) -> OwnershipMark:
-        return mark_of(user, await self._cluster_id.read())
 
     def _emit_changes(self, user: DatabaseUser, changes: tuple[ServerChange, ...]) -> None:
         for change in changes:

@@ -407,6 +407,14 @@ async def test_rejected_grant_does_not_block_others(runs_triggers: PostgreSQLHar
     assert [privilege for what, privilege, *_ in await held(at) if what[0] in "rSf"] == ["INSERT"]
 
 
+async def test_unreadable_event_triggers_hide_no_error(runs_triggers: PostgreSQLHarness) -> None:
+    at = runs_triggers
+    await at.sql(REFUSING)
+    await at.sql("REVOKE EXECUTE ON FUNCTION pg_catalog.strpos(text, text) FROM PUBLIC")
+    with pytest.raises(SqlFailed, match="not here"):
+        await at.reconcile(user(CLERK.username, grants=(CONNECT, USE, *REFUSED)))
+
+
 async def test_rejected_attribute_does_not_block_revoke(at: PostgreSQLHarness) -> None:
     if at.rank != "modest":
         return

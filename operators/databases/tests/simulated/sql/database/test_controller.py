@@ -7,10 +7,11 @@ import os
 import pytest
 
 from database_support.unit.database_harness import KEY, VERSIONS, CuttableTransport, DatabaseHarness
-from steersman.api.core_v1 import Pod, Secret, Service
+from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.api.events_v1 import Event
-from steersman.client import MergePatch
+from steersman.client import Client, MergePatch
+from steersman.errors import Invalid
 from steersman.meta import ObjectKey, ObjectMeta, Quantity
 from steersman_databases.api import (
     Database,
@@ -25,6 +26,7 @@ from steersman_databases.api.database import Extension, Schema
 from steersman_databases.api.references import ClusterReference
 from steersman_databases.cluster.declared import kind_of
 from steersman_databases.engines import SqlCredentials
+from steersman_databases.engines.naming import ClusterNames
 from steersman_testing import run_virtual, virtual_time
 
 PORTS = {"postgresql": 5432, "mysql": 3306}
@@ -280,6 +282,35 @@ async def test_volume_grows_and_never_shrinks(engine: str) -> None:
         await world.client.patch(kind_of(engine), KEY, body)
         await world.until("3Gi are requested", lambda: requested() == Quantity("3Gi"))
         await world.ready()
+
+
+@each_engine
+@virtual_time
+async def test_mistyped_size_can_be_lowered(engine: str) -> None:
+    world, names = DatabaseHarness(engine), ClusterNames(KEY)
+
+    def sizes() -> tuple[str, str]:
+        cluster, database = world.cluster, world.database
+        assert cluster is not None and database is not None
+        capacity = None if database.status.storage is None else database.status.storage.data_capacity
+        return str(cluster.spec.storage.size), str(capacity)
+
+    async with world.operator():
+        await world.create_ready()
+        capacity = MergePatch({"status": {"capacity": {"storage": "1Gi"}}})
+        await world.client.patch(PersistentVolumeClaim, names.data_pvc(0), capacity, subresource="status")
+        await world.change(storageSize="10Ti")
+        await world.until("passed", lambda: sizes() == ("10Ti", "1Gi"))
+        await world.change(storageSize="2Gi")
+        await world.until("lowered", lambda: sizes() == ("2Gi", "1Gi"))
+        await Client(world.server, field_manager="kubectl").patch(
+            kind_of(engine), KEY, MergePatch({"spec": {"storage": {"size": "3Gi"}}})
+        )
+        await world.change(monitoring={"podMonitor": {"enabled": True}})
+        await world.until("applied", lambda: world.cluster and world.cluster.spec.monitoring.pod_monitor.enabled)
+        assert sizes() == ("3Gi", "1Gi"), "set at the cluster"
+        with pytest.raises(Invalid, match=r"below status\.storage\.dataCapacity"):
+            await world.change(storageSize="512Mi")
 
 
 @pytest.mark.requirement("programming/independent-loops")

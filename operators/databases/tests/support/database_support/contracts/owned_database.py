@@ -35,14 +35,15 @@ async def ensure(
     verification: Verification = _ANY,
     timeout: float = 30.0,
     claim: OwnershipMark | None = None,
+    adopt: bool = False,
 ) -> tuple[SqlChange, ...]:
     """Makes the server hold the desired database, user, password and grants in `timeout` seconds at most.
 
     Says what was changed: nothing where all is as desired.
     """
     deadline = asyncio.get_running_loop().time() + timeout
-    user = DesiredUser(desired.username, desired.password, revoke_undeclared=False, mark=claim)
-    database = DesiredDatabase(desired.database, desired.username, mark=claim)
+    user = DesiredUser(desired.username, desired.password, revoke_undeclared=False, mark=claim, adopt=adopt)
+    database = DesiredDatabase(desired.database, desired.username, mark=claim, adopt=adopt)
     for one in (user, database):
         contents.check(one, administrator.username)
     login = Login(administrator.username, administrator.password)

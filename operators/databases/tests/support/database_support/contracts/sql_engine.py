@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import time
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Protocol
 
 import pytest
@@ -23,12 +24,16 @@ from steersman_databases.engines import (
     SqlCredentials,
     SqlEngine,
 )
+from steersman_databases.engines.errors import AlreadyExists
 from steersman_databases.engines.server import DatabaseServer as Located
 from steersman_databases.engines.server import Login, TLSMode, Verification
 from steersman_databases.engines.sql.desired import OwnershipMark
-from steersman_databases.engines.sql.inspection import InspectionScope
+from steersman_databases.engines.sql.inspection import Inspection, InspectionScope
+from steersman_databases.engines.sql.ownership_marks import same_namespace
 
 MARK = OwnershipMark("c1", "Database", "shop", "orders")
+UID, LATER_UID = "0a4fd1b2-0000-4000-8000-000000000001", "0a4fd1b2-0000-4000-8000-000000000002"
+"""UIDs of two namespaces of the same name."""
 
 
 class ContractServer(Protocol):
@@ -82,9 +87,11 @@ async def canary(server: ContractServer) -> OwnedDatabase:
     return canary
 
 
-async def ensure(server: ContractServer, desired: OwnedDatabase, claim: OwnershipMark | None = None) -> list[str]:
+async def ensure(
+    server: ContractServer, desired: OwnedDatabase, claim: OwnershipMark | None = None, *, adopt: bool = False
+) -> list[str]:
     changes = await owned_database.ensure(
-        server.sql_engine, server.endpoint, server.administrator, desired, claim=claim
+        server.sql_engine, server.endpoint, server.administrator, desired, claim=claim, adopt=adopt
     )
     assert desired.password not in repr(changes)
     return [change.reason for change in changes]
@@ -227,6 +234,51 @@ HOSTILE_NAMES = (
     "naïve データ",
     "*@%",
 )
+
+
+class TestOwnershipMarks:
+    async def test_mark_without_namespace_uid_is_completed(
+        self, server: ContractServer, desired: OwnedDatabase
+    ) -> None:
+        await ensure(server, desired, MARK)
+        complete = replace(MARK, namespace_uid=UID)
+        assert await ensure(server, desired, complete) == []
+        inspection = await inspect(server, desired)
+        assert inspection.users[desired.username].mark == complete.text
+        assert inspection.databases[desired.database].mark == complete.text
+        before = await server.writes()
+        assert await ensure(server, desired, complete) == []
+        assert await server.writes() == before
+
+    async def test_later_namespace_inherits_nothing(self, server: ContractServer, desired: OwnedDatabase) -> None:
+        await ensure(server, desired, replace(MARK, namespace_uid=UID))
+        later, before = replace(MARK, namespace_uid=LATER_UID), await server.writes()
+        other_password = replace(desired, password="other-Pa55word")
+        with pytest.raises(AlreadyExists, match="deleted namespace that had the name of this one"):
+            await ensure(server, other_password, later)
+        inspection, engine = await inspect(server, desired), server.sql_engine
+        assert not same_namespace(inspection.users[desired.username].mark, later)
+        assert not engine.plan_drop_database(inspection, desired.database, later)
+        assert not engine.plan_drop_user(inspection, desired.username, later, None)
+        assert await server.writes() == before
+        assert await server.can_log_in(desired.credentials, desired.database)
+
+    async def test_later_namespace_adopts_with_consent(self, server: ContractServer, desired: OwnedDatabase) -> None:
+        await ensure(server, desired, replace(MARK, namespace_uid=UID))
+        later = replace(MARK, namespace_uid=LATER_UID)
+        assert await ensure(server, desired, later, adopt=True) == ["UserAdopted", "DatabaseAdopted"]
+        assert await ensure(server, desired, later) == []
+
+
+async def inspect(server: ContractServer, desired: OwnedDatabase) -> Inspection:
+    login = Login(server.administrator.username, server.administrator.password)
+    located = Located(server.sql_engine.name, server.endpoint, login, Verification(TLSMode.REQUIRE))
+    sessions = server.sql_engine.connect(located)
+    try:
+        scope = InspectionScope(frozenset({desired.username}), databases=frozenset({desired.database}))
+        return await server.sql_engine.inspect(sessions, scope)
+    finally:
+        await sessions.close()
 
 
 class TestHostileNames:

@@ -320,6 +320,9 @@ class FakeSqlEngine:
     def verifies(self, password: str, verifier: str | None) -> bool:
         return self.like.verifies(password, verifier)
 
+    def is_expensive(self, verifier: str) -> bool:
+        return self.like.is_expensive(verifier)
+
     def new_verifier(self, password: str) -> str:
         return self.like.new_verifier(password)
 

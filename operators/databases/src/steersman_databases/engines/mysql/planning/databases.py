@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from steersman_databases.engines.errors import ImmutableProperty, OwnerMissing
 from steersman_databases.engines.sql.desired import DesiredDatabase, OwnershipMark, SecurableKind
 from steersman_databases.engines.sql.inspection import DatabaseContents, DatabaseState, Inspection, SecuredObject
-from steersman_databases.engines.sql.ownership_marks import is_marked_by, require_adoptable
+from steersman_databases.engines.sql.ownership_marks import has_mark, is_marked_by, require_adoptable
 from steersman_databases.engines.sql.sql_actions import (
     AlterDatabase,
     CreateDatabase,
@@ -57,10 +57,10 @@ def plan_database(inspection: Inspection, desired: DesiredDatabase) -> SqlPlan:
 
 
 def _adopt_change(state: DatabaseState, desired: DesiredDatabase) -> SqlChange | None:
-    if desired.mark is not None and state.mark != desired.mark.text:
+    if not has_mark(state.mark, desired.mark):
         return SqlChange("DatabaseAdopted", f"adopted database {state.name}")
-    if not state.marked_owner:
-        # The previous owner was dropped, or an earlier version did not record it.
+    if state.marked_owner in ("", desired.owner):
+        # The previous owner was dropped, or an earlier version did not record it, or the UID of the namespace.
         return None
     return SqlChange("DatabaseAltered", f"altered database {state.name} (owner {desired.owner})")
 
@@ -72,7 +72,7 @@ def _charset_steps(state: DatabaseState, desired: DesiredDatabase) -> Iterator[S
     """
     # A user who adopts a database may declare its present values, or none.
     encoding = desired.encoding or (None if desired.adopt else CHARACTER_SET)
-    is_ours = desired.mark is not None and state.mark == desired.mark.text
+    is_ours = has_mark(state.mark, desired.mark)
     different = [
         (field, found, expected)
         for field, found, expected in (
@@ -152,7 +152,7 @@ def plan_drop_database(inspection: Inspection, name: str, mark: OwnershipMark | 
     if state is None or not state.exists:
         # The administrator may have lost its privileges on it. If the server converts names to lower case, a name
         # with capitals could mean another database.
-        is_ours = mark is not None and inspection.invisible_databases.get(name) == mark.text
+        is_ours = has_mark(inspection.invisible_databases.get(name), mark)
         foreign_mark = inspection.lower_case_names and name != name.lower()
         return SqlPlan((SqlStep(DropDatabase(name)),) if is_ours and not foreign_mark else ())
     if not is_marked_by(state.mark, mark):

@@ -19,7 +19,13 @@ from steersman_databases.engines.sql.desired import (
 )
 from steersman_databases.engines.sql.grant_planner import plan_grants
 from steersman_databases.engines.sql.inspection import Inspection, RoleMembership, SecuredObject, UserState
-from steersman_databases.engines.sql.ownership_marks import is_marked_by, require_adoptable, same_namespace
+from steersman_databases.engines.sql.ownership_marks import (
+    has_mark,
+    is_marked_by,
+    needs_mark,
+    require_adoptable,
+    same_namespace,
+)
 from steersman_databases.engines.sql.sql_actions import (
     AlterRole,
     CreateRole,
@@ -117,10 +123,9 @@ def _account(inspection: Inspection, desired: DesiredUser, state: UserState | No
             yield from _passwords(inspection, UserState(desired.name, verifier=verifier), desired)
         return
     is_ours = _require_adoptable(inspection, desired, state)
-    if desired.mark is not None and not is_ours:
-        yield SqlStep(
-            TagUser(desired.name, desired.mark.text), SqlChange("UserAdopted", f"adopted user {desired.name}")
-        )
+    if desired.mark is not None and needs_mark(state.mark, desired.mark):
+        change = None if is_ours else SqlChange("UserAdopted", f"adopted user {desired.name}")
+        yield SqlStep(TagUser(desired.name, desired.mark.text), change)
     if is_role:
         return
     expected = _desired_attributes(desired, is_role)
@@ -181,7 +186,7 @@ def _require_adoptable(inspection: Inspection, desired: DesiredUser, state: User
     Raises an error if it may not.
     """
     require_adoptable("user", desired.name, state.mark, desired.mark, desired.adopt)
-    is_ours = desired.mark is not None and state.mark == desired.mark.text
+    is_ours = has_mark(state.mark, desired.mark)
     if desired.name in inspection.effective_roles and not is_ours:
         raise InvalidName(
             "username", desired.name, "the administrator has its privileges by this role: choose another username"

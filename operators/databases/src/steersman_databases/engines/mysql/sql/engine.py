@@ -61,6 +61,9 @@ class MySQLSqlEngine:
     def verifies(self, password: str, verifier: str | None) -> bool:
         return verifiers.matches(password, verifier)
 
+    def is_expensive(self, verifier: str) -> bool:
+        return verifiers.is_expensive(verifier)
+
     def new_verifier(self, password: str) -> str:
         return verifiers.sha2_verifier(password)
 

@@ -22,12 +22,15 @@ from ...digest_cache import cached_by_digest
 SHA2 = "caching_sha2_password"
 NATIVE = "mysql_native_password"
 
+ROUNDS = 5000
+"""MySQL's default."""
+
 SALT_CHARACTERS = 20
 _ALPHABET = "./" + string.digits + string.ascii_uppercase + string.ascii_lowercase
 _FORM = re.compile(r"\$A\$(0[0-9A-F]{2})\$(.{20})(.{43})", re.DOTALL)
 
 
-def sha2_verifier(password: str, salt: bytes | None = None, rounds: int = 5000) -> str:
+def sha2_verifier(password: str, salt: bytes | None = None, rounds: int = ROUNDS) -> str:
     """Return a verifier of `caching_sha2_password`.
 
     `salt` defaults to a random value.
@@ -57,6 +60,13 @@ def matches(password: str, verifier: str | None) -> bool:
         return False
     digest = _cached_digest(password, form[2].encode("latin-1"), rounds)
     return hmac.compare_digest(digest.encode("latin-1"), f"{SHA2}:{hash_text}".encode("latin-1", "replace"))
+
+
+def is_expensive(verifier: str) -> bool:
+    """Return True if its comparison takes longer than with the default rounds."""
+    plugin, _, hash_text = verifier.partition(":")
+    form = _FORM.fullmatch(hash_text) if plugin == SHA2 else None
+    return form is not None and ROUNDS < int(form[1], 16) * 1000 <= MAX_SHA2_ROUNDS
 
 
 @cached_by_digest(maxsize=4096)

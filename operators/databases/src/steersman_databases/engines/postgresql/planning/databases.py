@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from steersman_databases.engines.errors import ImmutableProperty, InvalidName, OwnerMissing, SqlFailed
 from steersman_databases.engines.sql.desired import EMPTY_TEMPLATE, DesiredDatabase, OwnershipMark, SecurableKind
 from steersman_databases.engines.sql.inspection import PUBLIC, DatabaseState, HeldPrivilege, Inspection, SecuredObject
-from steersman_databases.engines.sql.ownership_marks import is_marked_by, require_adoptable
+from steersman_databases.engines.sql.ownership_marks import has_mark, is_marked_by, needs_mark, require_adoptable
 from steersman_databases.engines.sql.sql_actions import (
     INCOMPLETE_MARKER,
     AlterDatabase,
@@ -132,8 +132,9 @@ def _database_properties(inspection: Inspection, state: DatabaseState, desired: 
         else:
             yield SqlStep(AlterDatabase(state.name, state.owner, desired.owner), change)
         state = _after_owner_change(state, desired.owner)
-    if desired.mark is not None and state.mark != desired.mark.text:
-        change = SqlChange("DatabaseAdopted", f"adopted database {state.name}")
+    if desired.mark is not None and needs_mark(state.mark, desired.mark):
+        is_ours = has_mark(state.mark, desired.mark)
+        change = None if is_ours else SqlChange("DatabaseAdopted", f"adopted database {state.name}")
         yield SqlStep(TagDatabase(state.name, desired.mark.text, desired.owner), change)
     yield from _privileges(inspection, state, is_settled)
 
@@ -145,7 +146,7 @@ def _is_incomplete(inspection: Inspection, state: DatabaseState) -> bool:
 
 def _require_immutable_match(state: DatabaseState, desired: DesiredDatabase) -> None:
     # An owner may have made its own database a template, which the operator reverts.
-    if state.is_template and (desired.mark is None or state.mark != desired.mark.text):
+    if state.is_template and not has_mark(state.mark, desired.mark):
         raise InvalidName("databaseName", state.name, "it is a template of this server: choose another name")
     if state.connection_limit == INVALID_DATABASE_LIMIT:
         raise SqlFailed(

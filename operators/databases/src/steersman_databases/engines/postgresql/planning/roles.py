@@ -30,7 +30,7 @@ from steersman_databases.engines.sql.desired import (
 )
 from steersman_databases.engines.sql.grant_planner import plan_grants
 from steersman_databases.engines.sql.inspection import Inspection, RoleMembership, UserState
-from steersman_databases.engines.sql.ownership_marks import is_marked_by, require_adoptable
+from steersman_databases.engines.sql.ownership_marks import has_mark, is_marked_by, needs_mark, require_adoptable
 from steersman_databases.engines.sql.sql_actions import (
     NO_EXPIRY,
     AlterRole,
@@ -204,7 +204,7 @@ def _role_steps(inspection: Inspection, role: _DesiredRole) -> Iterator[SqlStep]
             yield SqlStep(AlterRole(role.name, additional))
         return
     require_adoptable("user", role.name, state.mark, role.mark, role.adopt)
-    is_ours = role.mark is not None and state.mark == role.mark.text
+    is_ours = has_mark(state.mark, role.mark)
     _require_unprivileged(state, role, is_ours)
     if not is_ours:
         _require_not_own_grantor(inspection, state)
@@ -213,8 +213,9 @@ def _role_steps(inspection: Inspection, role: _DesiredRole) -> Iterator[SqlStep]
         yield SqlStep(AlterRole(role.name, RoleAttributes(**excess)), _alter_change("altered", state, excess))
         state = replace(state, **excess)
     yield from _ensure_administered(inspection, state)
-    if role.mark is not None and not is_ours:
-        yield SqlStep(TagUser(role.name, role.mark.text), SqlChange("UserAdopted", f"adopted user {role.name}"))
+    if role.mark is not None and needs_mark(state.mark, role.mark):
+        change = None if is_ours else SqlChange("UserAdopted", f"adopted user {role.name}")
+        yield SqlStep(TagUser(role.name, role.mark.text), change)
     # The password comes first: a previous one must not become valid when access is widened.
     yield from _password(inspection, state, role)
     yield from _attributes(inspection, state, role.attributes)
@@ -377,7 +378,7 @@ def _rotation_role(inspection: Inspection, desired: DesiredUser) -> SqlPlan:
     name = rotation_role_name(desired.name)
     state = inspection.users.get(name)
     if desired.second_credential is None:
-        if state is None or desired.mark is None or state.mark != desired.mark.text:
+        if state is None or not has_mark(state.mark, desired.mark):
             return SqlPlan()
         steps = (
             *_revoke_login(inspection, state),

@@ -34,6 +34,7 @@ from steersman_databases.engines.errors import (
     AdministratorRejected,
     CertificateRefused,
     ConcurrentChange,
+    EngineError,
     LimitReached,
     LoginRejected,
     RoleMissing,
@@ -184,14 +185,16 @@ class PostgreSQLSession:
             raise SqlFailed(operation, failure.sqlstate, reason) from None
 
     async def _failed_event_triggers(self) -> str:
-        """Return the event triggers whose function raised the last error, or ""."""
+        """Return the event triggers that raised the last error, or ""."""
         context, self._error_context = self._error_context, ""
         if not context or self._aborted:
             return ""
-        # The failure leaves a transaction behind, which accepts no query.
-        await self._execute("ending a transaction", "ROLLBACK", None)
-        found = await self.rows("inspecting event triggers", FAILED_TRIGGERS_QUERY, context)
-        return ", ".join(str(name) for (name,) in found)
+        with contextlib.suppress(EngineError):  # it would replace the error to report
+            # The failure leaves a transaction behind, which accepts no query.
+            await self._execute("ending a transaction", "ROLLBACK", None)
+            found = await self.rows("inspecting event triggers", FAILED_TRIGGERS_QUERY, context)
+            return ", ".join(str(name) for (name,) in found)
+        return ""
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[None]:

@@ -54,6 +54,12 @@ def matches(password: str, verifier: str | None) -> bool:
     return hmac.compare_digest(_cached_verifier(password, salt, int(form[1])), verifier)
 
 
+def is_expensive(verifier: str) -> bool:
+    """Return True if its comparison takes longer than with the default iterations."""
+    form = _FORM.fullmatch(verifier)
+    return form is not None and ITERATIONS < int(form[1]) <= MAX_SCRAM_ITERATIONS
+
+
 @cached_by_digest(maxsize=4096)
 def _cached_verifier(password: str, salt: bytes, iterations: int) -> str:
     """Cache verifiers: each inspection compares the same passwords every ten seconds.
