@@ -92,19 +92,19 @@ e2e: $(READY) ## All end-to-end tests on the devcluster, including faults (4 hou
 	@$(MAKE) faults
 	@# Two of them are lost at a time.
 	@$(BIN)/python -m devcluster up --nodes 3
-	@$(BIN)/pytest -v --timeout 1800 -n 3 --dist loadgroup -m "not disruptive" $(E2E)
-	@$(BIN)/pytest -v --timeout 1800 -m disruptive $(E2E)
+	@$(BIN)/pytest -v --durations 30 --timeout 1800 -n 3 --dist loadgroup -m "not disruptive" $(E2E)
+	@$(BIN)/pytest -v --durations 30 --timeout 1800 -m disruptive $(E2E)
 	@[ "$(CLUSTER)" = current ] || $(MAKE) e2e-ipv6
 
 .PHONY: e2e-long
 e2e-long: $(READY) ## Repeated, slow and matrix end-to-end tests; their results are committed (hours)
 	@$(BIN)/python -m devcluster up --nodes 3
-	@$(BIN)/pytest -v --timeout 7200 -m long $(E2E)
+	@$(BIN)/pytest -v --durations 30 --timeout 7200 -m long $(E2E)
 
 .PHONY: e2e-ipv6
 e2e-ipv6: $(READY) ## Smoke and address tests on a separate devcluster with IPv6 only (15 min)
 	@export DEVCLUSTER=ip6 DEVCLUSTER_IP=6 CLUSTER=; trap '$(BIN)/python -m devcluster down' EXIT; \
-		$(BIN)/pytest -v --timeout 1800 -m "smoke or addresses" $(E2E)
+		$(BIN)/pytest -v --durations 30 --timeout 1800 -m "smoke or addresses" $(E2E)
 
 .PHONY: faults
 faults: $(READY) ## All faults at full scale on the real API server, and MySQL network partitions (25 min)

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 from typing import Annotated, Any
@@ -26,11 +26,11 @@ from devcluster.progress import Progress
 from devcluster.state import State
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-IMAGES_DIRECTORY = CHECKOUT / "operators/databases/images"
 TRIXIE = "docker.io/library/debian:trixie-slim"
 SID = "docker.io/library/debian:sid-slim"
 PYTHON = "docker.io/library/python:3.13-slim"
 
+_IMAGES = "operators/databases/images"  # directory in a checkout
 _DIGEST = re.compile("[0-9a-f]{64}")
 _MAX_ARCHIVES_PER_IMAGE = 2  # archives kept per name: of this checkout and of another
 _RETRY_AFTER_SECONDS = 24 * 3600.0  # seconds before an unavailable sid is tried again
@@ -79,40 +79,67 @@ class Recipe:
         return digest.hexdigest()[:16]
 
 
-def _server_sources(engine: str) -> list[Path]:
+def recipes_of(checkout: Path, suffix: str = "") -> tuple[Recipe, Recipe, Recipe]:
+    """Return the recipes of PostgreSQL 17, MySQL and the operator.
+
+    `suffix` is appended to the names of the images, so that nodes can have those of two checkouts.
+    """
+    directory = checkout / _IMAGES
+    return (
+        _postgresql_recipe(f"steersman.dev/postgresql{suffix}:17", directory, {"MAJOR": "17"}),
+        _mysql_recipe(f"steersman.dev/mysql{suffix}:9.7", directory),
+        operator_recipe(f"steersman.dev/databases-operator{suffix}:dev", checkout),
+    )
+
+
+def operator_recipe(reference: str, checkout: Path) -> Recipe:
+    """Return the recipe of the operator of a checkout."""
+    return Recipe(
+        reference,
+        TRIXIE,
+        checkout / _IMAGES / "operator/Containerfile",
+        checkout,
+        sources=lambda: wheels.sources(checkout),
+        gather=lambda directory, log: wheels.fill_context(checkout, directory, log),
+    )
+
+
+def _postgresql_recipe(reference: str, directory: Path, arguments: Mapping[str, str]) -> Recipe:
+    return Recipe(
+        reference,
+        TRIXIE,
+        directory / "postgresql/Containerfile",
+        directory,
+        arguments,
+        sources=lambda: _server_sources(directory, "postgresql"),
+    )
+
+
+def _mysql_recipe(reference: str, images_directory: Path) -> Recipe:
+    def gather(directory: Path, log: Path) -> None:
+        wheels.copy(_server_sources(images_directory, "mysql"), images_directory, directory)
+        wheels.download(images_directory / "mysql/requirements-mysql.txt", directory / "image-wheels", log)
+
+    return Recipe(
+        reference,
+        SID,
+        images_directory / "mysql/Containerfile",
+        images_directory,
+        sources=lambda: _server_sources(images_directory, "mysql"),
+        gather=gather,
+    )
+
+
+def _server_sources(directory: Path, engine: str) -> list[Path]:
     """Return the sources of an engine's images without the Containerfiles."""
-    files = (path for part in ("common", engine) for path in (IMAGES_DIRECTORY / part).rglob("*"))
+    files = (path for part in ("common", engine) for path in (directory / part).rglob("*"))
     return [path for path in files if path.is_file() and path.parent.name != "__pycache__"]
 
 
-def _server_recipe(
-    reference: str, base: str, containerfile: str, arguments: Mapping[str, str] | None = None
-) -> Recipe:
-    path = IMAGES_DIRECTORY / containerfile
-    engine = path.parent.name
-    return Recipe(reference, base, path, IMAGES_DIRECTORY, arguments or {}, sources=lambda: _server_sources(engine))
-
-
-def _gather_mysql(directory: Path, log: Path) -> None:
-    """Fill a build context with sources and wheels of the image."""
-    wheels.copy(_server_sources("mysql"), IMAGES_DIRECTORY, directory)
-    wheels.download(IMAGES_DIRECTORY / "mysql/requirements-mysql.txt", directory / "image-wheels", log)
-
-
-_POSTGRESQL = "postgresql/Containerfile"
-POSTGRESQL = _server_recipe("steersman.dev/postgresql:17", TRIXIE, _POSTGRESQL, {"MAJOR": "17"})
-POSTGRESQL_15 = _server_recipe("steersman.dev/postgresql:15", TRIXIE, _POSTGRESQL, {"MAJOR": "15"})
-UPGRADE_15_17 = _server_recipe(
-    "steersman.dev/postgresql-upgrade:15-17", TRIXIE, _POSTGRESQL, {"MAJOR": "17", "FORMER": "15"}
-)
-MYSQL = replace(_server_recipe("steersman.dev/mysql:9.7", SID, "mysql/Containerfile"), gather=_gather_mysql)
-OPERATOR = Recipe(
-    "steersman.dev/databases-operator:dev",
-    TRIXIE,
-    IMAGES_DIRECTORY / "operator/Containerfile",
-    CHECKOUT,
-    sources=lambda: wheels.sources(CHECKOUT),
-    gather=lambda directory, log: wheels.fill_context(CHECKOUT, directory, log),
+POSTGRESQL, MYSQL, OPERATOR = recipes_of(CHECKOUT)
+POSTGRESQL_15 = _postgresql_recipe("steersman.dev/postgresql:15", CHECKOUT / _IMAGES, {"MAJOR": "15"})
+UPGRADE_15_17 = _postgresql_recipe(
+    "steersman.dev/postgresql-upgrade:15-17", CHECKOUT / _IMAGES, {"MAJOR": "17", "FORMER": "15"}
 )
 
 

@@ -1,4 +1,4 @@
-"""Installs the database operator of this checkout with its images."""
+"""Installs and removes the database operator of this checkout with its images."""
 
 import os
 from typing import Any
@@ -23,8 +23,7 @@ def install(target: Target, progress: Progress) -> None:
     """
     images = _load_images(progress) if target.is_devcluster else []
     with progress.step("Install the operator"):
-        rendered = target.kubectl("kustomize", str(CHECKOUT / "operators/databases/config/default"))
-        manifests = [_with_images(m, images) for m in yaml.safe_load_all(rendered)]
+        manifests = [_with_images(m, images) for m in _manifests(target)]
         # CRDs first: the API server rejects objects of an unknown kind.
         manifests.sort(key=lambda m: m["kind"] not in ("CustomResourceDefinition", "Namespace"))
         target.kubectl(
@@ -39,6 +38,24 @@ def install(target: Target, progress: Progress) -> None:
             "--timeout=180s",
             seconds=200,
         )
+
+
+def remove(target: Target, progress: Progress) -> None:
+    """Delete the CRDs with all their objects, then the operator.
+
+    Raises CommandFailed with the output of kubectl.
+    """
+    manifests = _manifests(target)
+    crds = [m for m in manifests if m["kind"] == "CustomResourceDefinition"]
+    with progress.step("Remove the operator"):
+        # CRDs first: the operator removes the finalizers of their objects.
+        for deleted in (crds, manifests):
+            command = ("delete", "--ignore-not-found", "--filename=-", "--timeout=180s")
+            target.kubectl(*command, stdin=yaml.safe_dump_all(deleted), seconds=200)
+
+
+def _manifests(target: Target) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(target.kubectl("kustomize", str(CHECKOUT / "operators/databases/config/default"))))
 
 
 def _load_images(progress: Progress) -> list[Image]:

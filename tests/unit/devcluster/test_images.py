@@ -155,3 +155,13 @@ def test_prune_archives_keeps_newest(recipe: Recipe, cache: Path) -> None:
         os.utime(archive, (1000 + age, 1000 + age))
     images.prune_archives(recipe, archives[3])
     assert [path.exists() for path in archives] == [False, False, True, True]
+
+
+def test_prune_archives_of_one_checkout_keeps_those_of_another(cache: Path) -> None:
+    recipes = [*images.recipes_of(images.CHECKOUT), *images.recipes_of(images.CHECKOUT, "-previous")]
+    archives = [cache / "images" / f"{each.name}-{number}.oci.tar" for each in recipes for number in range(2)]
+    for archive in archives:
+        _archive(archive)
+    for each in recipes:
+        images.prune_archives(each, cache / "images" / f"{each.name}-1.oci.tar")
+    assert all(archive.exists() for archive in archives)

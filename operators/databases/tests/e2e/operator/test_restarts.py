@@ -6,7 +6,6 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from database_support.e2e.cluster import API, ClusterUnderTest, NamespaceClient,
 from database_support.e2e.engines import EACH_ENGINE, MYSQL, POSTGRESQL, EngineCommands
 from devcluster import wheels
 from devcluster.errors import CommandFailed
-from devcluster.images import CHECKOUT, OPERATOR, Recipe, ensure, load, tag
+from devcluster.images import CHECKOUT, ensure, load, operator_recipe, tag
 from devcluster.images import MYSQL as MYSQL_IMAGE
 from devcluster.images import POSTGRESQL as POSTGRESQL_IMAGE
 from devcluster.operator import DEPLOYMENT, NAMESPACE, install
@@ -188,15 +187,7 @@ def next_operator(cluster: Target, of: EngineCommands, tmp_path: Path) -> Iterat
     versions = checkout / "operators/databases/src/steersman_databases/engines/versions.py"
     versions.write_text(versions.read_text().replace(f'"{IMAGES[of]}"', f'"{IMAGES[of]}-newer"'))
     tag(IMAGES[of], f"{IMAGES[of]}-newer")
-    recipe = Recipe(
-        "steersman.dev/databases-operator:next",
-        OPERATOR.base,
-        checkout / "operators/databases/images/operator/Containerfile",
-        checkout,
-        sources=partial(wheels.sources, checkout),
-        gather=partial(wheels.fill_context, checkout),
-    )
-    image = ensure(recipe, Progress())
+    image = ensure(operator_recipe("steersman.dev/databases-operator:next", checkout), Progress())
     load(image)
     yield image.reference
     install(cluster, Progress())

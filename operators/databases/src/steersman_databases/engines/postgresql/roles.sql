@@ -55,7 +55,9 @@ BEGIN
     IF current_setting('server_version_num')::integer >= 160000 THEN
         FOR account IN
             SELECT rolname FROM pg_roles
+            -- The operator's own role has the mark of the data.
             WHERE shobj_description(oid, 'pg_authid') LIKE 'steersman: %' AND NOT rolsuper
+                AND oid <> to_regrole('steersman_operator')
                 AND NOT pg_has_role('steersman_operator', oid, 'MEMBER WITH ADMIN OPTION')
         LOOP
             EXECUTE format(

@@ -58,6 +58,20 @@ async def test_accounts_of_other_version_are_updated(postgresql: RealPostgreSQLS
     postgresql.administer("DROP ROLE somebody")
 
 
+async def test_accounts_of_marked_data_are_updated(postgresql: RealPostgreSQLServer) -> None:
+    server, administrator = administrated(postgresql), postgresql.administrator
+    mark = OwnershipMark("5f0c4a71", "PostgreSQLCluster", "shop", "orders")
+    owner = DataOwner(f"{mark.text} 5eb3b365-1ff6-4b28-bc2a-ea8d087b5638", mark.cluster, {})
+    await ensure_accounts(server, administrator, owner)
+    try:
+        postgresql.administer("COMMENT ON SCHEMA steersman IS 'of another version'")
+        assert [change.reason for change in await ensure_accounts(server, administrator, owner)] == [
+            "AccountsUpdated"
+        ]
+    finally:
+        postgresql.administer("COMMENT ON ROLE steersman_operator IS NULL")
+
+
 NOTHING_SET = """
     SELECT NOT EXISTS (SELECT FROM pg_db_role_setting
         WHERE setrole::regrole::text LIKE 'steersman%'
