@@ -64,6 +64,7 @@ RESTORE: Mapping[str, str] = {
     "undo.name": f"{_FEATURES}/restore/test_undo.py",
     "only": f"{_FEATURES}/restore/test_restore.py",
     "confirm": f"{_FEATURES}/restore/test_in_place.py",
+    "mode": f"{_FEATURES}/restore/test_overwrite.py",
     "keepPrevious": f"{_FEATURES}/restore/test_in_place.py",
     "into": _RESTORE,
     "storage.size": _RESTORE,

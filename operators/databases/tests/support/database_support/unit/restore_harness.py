@@ -152,6 +152,8 @@ class RestoreHarness(BackupHarness):
             "timeline": 1,
             "newestTimeline": 4,
             "restoresTo": "2025-12-31T23:59:58Z",
+            "lostTransactions": 12,
+            "lostIsMinimum": True,
             "sizeBytes": 8192,
         }
 
