@@ -76,6 +76,7 @@ def _preview(job: RecoveryJob, repository: Repository) -> Result:
         "lostTransactions": lost.commits,
         "lostIsMinimum": lost.is_minimum,
         "sizeBytes": plan.backup.size,
+        "overwrites": True,
     }
 
 

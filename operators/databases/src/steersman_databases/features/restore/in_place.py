@@ -62,6 +62,8 @@ class PlanReport(FrozenStruct):
     lost_transactions: int | None = None
     lost_is_minimum: bool = False
     size_bytes: int | None = None
+    overwrites: bool = False
+    """True if the image can restore over present data. An older one refuses that after they were given up."""
 
 
 class InPlaceRestores:
@@ -113,6 +115,9 @@ class InPlaceRestores:
         pods = await pods_of(self._client, job, cluster.key)
         state, result = job_state(job), result_of(job, pods)
         report = _report_of(result)
+        if state == "Complete" and report is not None and overwrites(restore) and not report.overwrites:
+            old = "the image of the instances cannot restore over present volumes. Update it"
+            return await self._fail(restore, cluster, "NotSupported", old)
         if state == "Complete" and report is not None:
             pvcs = await self._pvcs(cluster)
             plan = _described(report, cluster, _volume_size(cluster, declared, pvcs))

@@ -40,7 +40,7 @@ def test_plan_names_the_last_restored_commit(story: Story, kind: str, last: str,
     assert done.code == 0, done.logs
     plan: dict[str, Any] = done.result["plan"]
     assert (plan["timeline"], plan["newestTimeline"]) == (1, 1)
-    assert (plan["lostTransactions"], plan["lostIsMinimum"]) == (lost, False)
+    assert (plan["lostTransactions"], plan["lostIsMinimum"], plan["overwrites"]) == (lost, False, True)
     reached, expected = datetime.fromisoformat(plan["restoresTo"]), datetime.fromisoformat(story.time[last])
     # Of a position the segment is known, not the commit.
     assert expected - timedelta(seconds=5) <= reached

@@ -154,6 +154,7 @@ class RestoreHarness(BackupHarness):
             "restoresTo": "2025-12-31T23:59:58Z",
             "lostTransactions": 12,
             "lostIsMinimum": True,
+            "overwrites": True,
             "sizeBytes": 8192,
         }
 

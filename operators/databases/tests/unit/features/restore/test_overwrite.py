@@ -89,6 +89,17 @@ async def test_id_of_another_mode_does_not_confirm() -> None:
 
 
 @virtual_time
+async def test_image_without_overwrite_is_refused() -> None:
+    world = InPlace()
+    async with world.operator():
+        await world.declare()
+        await world.restore(only=None, mode="InPlace")
+        await world.until("a plan Job", lambda: world.restores(), 60)
+        await world.run_plans({"ok": True, "plan": {**world.plan_report(), "overwrites": False}})
+        await world.until("failed", lambda: world.outcome() == "Failed/NotSupported", 60)
+
+
+@virtual_time
 async def test_old_plan_is_repeated_before_the_data_are_given_up() -> None:
     world = InPlace()
     async with world.operator():
