@@ -123,7 +123,7 @@ USER_REASONS: Mapping[str, Reasons] = {
     "Paused": _PAUSED,
     "WebhooksDisabled": _WEBHOOKS_DISABLED,
 }
-
+_RESTORING: Reasons = {"Restoring": "", "RestoreFailed": "Correct the cause, or create another Restore"}
 CLUSTER_REASONS: Mapping[str, Reasons] = {
     "Ready": {
         "AllInstancesReady": "",
@@ -157,7 +157,7 @@ CLUSTER_REASONS: Mapping[str, Reasons] = {
         "SecretInvalid": "Correct the Secret",
         "Recovering": "",
         "RecoveryFailed": "Check the condition Recovered",
-        "Restoring": "",
+        **_RESTORING,
         "FinalBackupFailed": _FINAL_BACKUP_ADVICE,
         "Deleting": "",
     },
@@ -183,7 +183,7 @@ CLUSTER_REASONS: Mapping[str, Reasons] = {
         "FailingOver": "",
         "Hibernated": "Set spec.hibernated to false to start the cluster",
         "Fenced": "Remove the annotation databases.steersman.dev/fenced-instances",
-        "Restoring": "",
+        **_RESTORING,
         "Upgrading": "",
         "Deleting": "",
     },

@@ -139,6 +139,7 @@ class Wait:
         "Recovering",
         "RecoveryFailed",
         "Restoring",
+        "RestoreFailed",
         "ImageTooOld",
         "OperatorTooOld",
     ]

@@ -13,6 +13,7 @@ from steersman.meta import Object, ObjectKey
 from steersman_databases.cluster.state import (
     AWAITING_RECOVERY,
     OUT_OF_SERVICE_TAINT,
+    OVERWRITING,
     RESTORING,
     ClusterState,
     ordinal_of,
@@ -191,7 +192,7 @@ class ClusterDeletion:
 def _is_unrestored(pvc: PersistentVolumeClaim) -> bool:
     """Return True if a restore was filling it. An undo only reuses a volume with data."""
     annotations = pvc.metadata.annotations
-    return RESTORING in annotations and DELETE_AFTER not in annotations
+    return OVERWRITING in annotations or (RESTORING in annotations and DELETE_AFTER not in annotations)
 
 
 def _stopping(running: Mapping[str, str], stuck: str | None = None) -> DatabaseOutcome:

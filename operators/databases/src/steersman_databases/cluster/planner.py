@@ -112,7 +112,9 @@ def _bootstrap(cluster: DeclaredCluster, state: ClusterState) -> Action | Wait |
 
 
 def _recover(cluster: DeclaredCluster, state: ClusterState) -> Wait | None:
-    """No server starts before the recovery has filled the first volume."""
+    """No server starts before its volume is filled."""
+    if any(i.overwriting for i in state.instances):
+        return Wait("Restoring", "waiting for the restore")
     instance = next(filter(awaits_recovery, state.instances), None)
     return None if instance is None else Wait("Recovering", f"waiting for Job {cluster.names.recovery_job.name}")
 

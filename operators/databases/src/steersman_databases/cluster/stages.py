@@ -81,6 +81,9 @@ from steersman_databases.sql.inspector.server_inspector import ServerInspector
 from steersman_databases.sql.object_marks import ObjectMarks
 from steersman_databases.sql.server_resolver import ServerResolver, SqlEngineFactory
 
+_STOPPED = ("Restoring", "RestoreFailed", "Upgrading")
+"""Reasons of Available while the operator keeps all servers stopped."""
+
 
 @dataclass(frozen=True, slots=True)
 class Executors:
@@ -250,7 +253,7 @@ class ClusterStages(Generic[C]):
         if isinstance(step, SwitchOver):
             await switchover_record.record_intent(context, cluster, step, state)
         if pooler_of(cluster) is not None:
-            stopped = any(conditions.has_reason("Available", reason) for reason in ("Restoring", "Upgrading"))
+            stopped = any(conditions.has_reason("Available", reason) for reason in _STOPPED)
             clients_wait = interrupts_clients(step, state) or stopped
             await self._pause_or_resume_poolers(
                 context, state, cluster_credentials.certificates, poolers, hold=clients_wait

@@ -51,6 +51,11 @@ RESTORING = "databases.steersman.dev/restoring"
 
 The instance does not exist for the cluster before that. One write then removes this and sets the lineage.
 """
+OVERWRITING = "databases.steersman.dev/overwriting"
+"""Annotation of data PVCs: UID of the `Restore` that overwrites the data.
+
+No server starts on it before that is complete. Nothing leads back to the previous data.
+"""
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 """Taint that declares a node lost. Source: Kubernetes, non-graceful node shutdown."""
 
@@ -89,6 +94,11 @@ class Instance:
     def restoring(self) -> str:
         """UID of the `Restore` that fills its volume, or ""."""
         return "" if self.data is None else self.data.metadata.annotations.get(RESTORING, "")
+
+    @property
+    def overwriting(self) -> str:
+        """UID of the `Restore` that overwrites its data, or ""."""
+        return "" if self.data is None else self.data.metadata.annotations.get(OVERWRITING, "")
 
     @property
     def is_controlled(self) -> bool:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from database_support.e2e import operator as e2e_operator
 from database_support.e2e.backups import BACKUP, wait_archived_after
 from database_support.e2e.cluster import ClusterUnderTest, NamespaceClient
 from database_support.e2e.engines import POSTGRESQL
 from devcluster.store import ObjectStore
+from devcluster.target import Target
 
 pytestmark = [pytest.mark.xdist_group("backup"), pytest.mark.timeout(1500)]
 
@@ -102,6 +104,47 @@ def test_cluster_goes_back_and_clients_write_again(serving: ClusterUnderTest) ->
     carry_out(cluster, "undo", returned, "1,2,4")
     cluster.sql("INSERT INTO story VALUES (6)", "postgres")
     wait_followed(cluster, "1,2,4,6")
+
+
+def test_volumes_are_overwritten_while_operator_is_killed(
+    shared: NamespaceClient, store: ObjectStore, cluster: Target
+) -> None:
+    assert store
+    spec = {**POSTGRESQL.small, "instances": 3, "backup": BACKUP}
+    over = ClusterUnderTest(shared, "over", spec, POSTGRESQL)
+    over.apply()
+    over.wait_ready(seconds=300)
+    over.wait_reason("UpToDate", "BackedUp", 400)
+    over.sql("CREATE TABLE story (id int PRIMARY KEY)", "postgres")
+    over.sql("INSERT INTO story VALUES (1)", "postgres")
+    moment = datetime.now(UTC)
+    over.sql("INSERT INTO story VALUES (2)", "postgres")
+    wait_archived_after(over, datetime.now(UTC))
+    primary = over.primary
+    shared.apply("Restore", "over", {**over.reference(), "target": at(moment), "mode": "InPlace"})
+    shared.wait_reason("restore", "over", "Planned", "Complete", 400)
+    planned = shared.get("restore", "over")["status"]["plan"]
+    assert planned["lostTransactions"] >= 1 and planned["id"].startswith("no-undo-")
+    shared.patch("restore", "over", {"spec": {"confirm": planned["id"]}})
+    over.until("the present data are given up", lambda: any(map(_is_overwritten, volumes(over))), 240)
+    e2e_operator.kill(cluster)
+    shared.wait_reason("restore", "over", "Completed", "Complete", 600)
+    over.until("rows 1 are there", lambda: rows(over) == "1", 60)
+    assert over.primary == primary
+    over.sql("INSERT INTO story VALUES (3)", "postgres")
+    wait_followed(over, "1,3")
+    over.until("the other volumes are deleted", lambda: len(volumes(over)) == 3, 120)
+
+
+def volumes(cluster: ClusterUnderTest) -> list[dict[str, Any]]:
+    """The PVCs of a cluster."""
+    label = "databases.steersman.dev/cluster"
+    found = cluster.namespace_client.all("persistentvolumeclaims")
+    return [pvc for pvc in found if pvc["metadata"].get("labels", {}).get(label) == cluster.name]
+
+
+def _is_overwritten(pvc: dict[str, Any]) -> bool:
+    return "databases.steersman.dev/overwriting" in pvc["metadata"].get("annotations", {})
 
 
 def _replaced(pvc: dict[str, Any], cluster: str) -> bool:

@@ -153,6 +153,26 @@ def test_recovery_of_another_target_begins_again(story: Story) -> None:
         assert marks(story, paths) == ["a", "b", "c"]
 
 
+def test_overwrite_replaces_present_data(story: Story) -> None:
+    with new_volume(story) as paths:
+        done = run_recovery(paths, {**JOB, "target": through(story, "d", "prepared")}, story.server.program)
+        assert done.code == 0, done.logs
+        (paths.volume / "epoch").write_text("3\n")
+        job = {**JOB, "target": through(story, "c", "b"), "overwrite": "first"}
+        for moment in ("restoring", "recovered", "marked"):
+            assert run_recovery(paths, job, story.server.program, moment=moment).code == KILLED
+        done = run_recovery(paths, job, story.server.program)
+        assert done.code == 0, done.logs
+        assert marks(story, paths) == ["a", "b", "c"]
+        assert run_recovery(paths, job, story.server.program).result == done.result
+        # The result of the earlier restore does not complete a later one.
+        again = run_recovery(paths, {**job, "overwrite": "second"}, story.server.program, moment="restoring")
+        assert again.code == KILLED
+        assert run_recovery(paths, {**job, "overwrite": "second"}, story.server.program).code == 0
+        assert sorted(file.name for file in paths.volume.iterdir()) == [".lock", "mysql", "recovered.json"]
+        assert marks(story, paths) == ["a", "b", "c"]
+
+
 def test_distributed_transaction_can_be_completed(story: Story) -> None:
     """A recovery that ends between its halves has it prepared, as a server after a crash."""
     with new_volume(story) as paths:

@@ -85,6 +85,19 @@ def test_confirmed_restore_waits_for_completion(archiving: InMemoryApiServer) ->
     assert (restore.spec.confirm, str(restore.spec.keep_previous)) == (PLAN["id"], "1h")
 
 
+def test_over_overwrites_and_keeps_nothing(archiving: InMemoryApiServer) -> None:
+    with controller(archiving):
+        result = call("restore", "shop", *TO, "--over", "--yes")
+    assert result.exit_code == 0, result.stderr
+    restore = found(archiving)
+    assert restore is not None and (restore.spec.mode, restore.spec.keep_previous) == ("InPlace", None)
+
+
+def test_over_is_refused_for_an_undo(server: InMemoryApiServer) -> None:
+    result = call("restore", "shop", "--undo", "back", "--over", "-n", "prod")
+    assert result.exit_code == 2 and "--over restores from the archive" in result.stderr
+
+
 def test_undo_needs_no_archive(server: InMemoryApiServer) -> None:
     with controller(server):
         result = call("restore", "shop", "--undo", "back", "--name", "r", "-n", "prod", "--yes")

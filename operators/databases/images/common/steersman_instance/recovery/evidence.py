@@ -11,7 +11,8 @@ import gzip
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..archive.errors import ArchiveError
@@ -20,10 +21,22 @@ from .wal import Segment, parse_lsn
 from .zstd import InvalidZstd, decompress
 
 _TRANSACTION = re.compile(r"desc: (?:COMMIT|ABORT)(?:_PREPARED)? .*?(\d{4,6}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) UTC")
+_COMMIT = re.compile(
+    r"lsn: ([0-9A-F]+/[0-9A-F]+), prev .*?desc: COMMIT(?:_PREPARED)? .*?"
+    r"(\d{4,6}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) UTC"
+)
 _END_OF_RECOVERY = re.compile(
     r"desc: END_OF_RECOVERY tli (\d+);.*?time (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) UTC"
 )
 _RESTORE_POINT = re.compile(r"lsn: ([0-9A-F]+/[0-9A-F]+), prev .*?desc: RESTORE_POINT (.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit record, with the position of its first byte."""
+
+    lsn: int
+    time: datetime.datetime
 
 
 class WalReader:
@@ -79,6 +92,14 @@ class WalReader:
                 return _time(found[0][1])
         return None
 
+    def commits(self, segment: Segment) -> Sequence[Commit]:
+        """Return the commits of a segment in order.
+
+        One that continues in the next segment is left out.
+        """
+        found = self._search(segment, "Transaction", _COMMIT)
+        return [Commit(parse_lsn(each[1]), _time(each[2])) for each in found]
+
     def restore_point(self, segments: Iterator[Segment], name: str) -> int | None:
         """Return the newest position of a restore point's name.
 
@@ -105,7 +126,9 @@ class WalReader:
             assert process.stdout is not None
             for line in process.stdout:
                 if match := pattern.search(line.rstrip("\n")):
-                    found = [match] if last_only else [*found, match]
+                    if last_only:
+                        found.clear()
+                    found.append(match)
         return found
 
     def _fetch(self, segment: Segment) -> str:

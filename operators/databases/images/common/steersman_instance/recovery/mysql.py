@@ -1,4 +1,6 @@
-"""The Job of a recovery of MySQL into an empty volume.
+"""The Job of a recovery of MySQL.
+
+It fills an empty volume, or overwrites present data.
 
 The source is only read. Data are made in `mysql.recovering`; a Job that was cut begins again, and one that was
 complete returns the same result.
@@ -31,6 +33,9 @@ from .target import InvalidTarget
 
 # Not hidden: InnoDB finds no tablespaces below a directory whose name begins with a dot.
 _STAGING = "mysql.recovering"
+# Of the agent, on the volume next to the data.
+_RECORDS = ("epoch", "maybeErrant")
+_LEFTOVERS = ("mysql.former", "mysql.unfinished", "mysql.helper")
 
 
 def run(job: JobFields, paths: InstancePaths, program: MysqldProgram | None = None) -> Result:
@@ -51,14 +56,18 @@ def run(job: JobFields, paths: InstancePaths, program: MysqldProgram | None = No
         lock_volume(paths.volume)
     except VolumeInUse as error:
         raise JobFailed("VolumeNotEmpty", f"The data volume cannot be used: {error}.") from None
-    digest = _digest(source, [version, job.text("cluster_uid", ""), fields, backup_id])
-    if found := _completed(paths, digest):
+    # An earlier restore over the same volume may have had the same target.
+    overwrite = [job.text("overwrite")] if job.fields.get("overwrite") else []
+    digest = _digest(source, [version, job.text("cluster_uid", ""), fields, backup_id, *overwrite])
+    if found := _completed(paths, digest, overwrites=bool(overwrite)):
         return {"recovery": found}
     archive = open_archive(source, replace(paths, run=paths.run / "source"), read_only=True)
     try:
         chosen = plan(archive, target, version, backup_id)
         log(f"restoring backup {chosen.backup.id} and applying {len(chosen.chunks)} chunks of the binary log")
         staging = paths.volume / _STAGING
+        if overwrite:
+            _remove_present(paths)
         recovery = recover(chosen, archive, program or server_program(job), staging, paths.run)
     except RecoveryRefused as refused:
         raise JobRefused(refused.reason, refused.message) from None
@@ -85,8 +94,20 @@ def _digest(source: Store, parts: list[object]) -> str:
     return hashlib.sha256(json.dumps([source.identity, *parts], sort_keys=True).encode()).hexdigest()
 
 
-def _completed(paths: InstancePaths, digest: str) -> Mapping[str, Any] | None:
+def _remove_present(paths: InstancePaths) -> None:
+    """Remove data that are replaced, and records of them. The volume has no room for two copies."""
+    for file in (MARKER, *_RECORDS):
+        (paths.volume / file).unlink(missing_ok=True)
+    fsync(paths.volume)
+    for directory in (paths.mysql_data, *(paths.volume / name for name in _LEFTOVERS)):
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _completed(paths: InstancePaths, digest: str, *, overwrites: bool) -> Mapping[str, Any] | None:
     """Return the result of a complete recovery, after its last step.
+
+    Args:
+        overwrites: True if present data are replaced.
 
     Raises JobRefused.
     """
@@ -94,6 +115,8 @@ def _completed(paths: InstancePaths, digest: str) -> Mapping[str, Any] | None:
     if marker.get("job") == digest and (paths.mysql_data.is_dir() or (paths.volume / _STAGING).is_dir()):
         _adopt(paths, paths.volume / _STAGING)
         return cast("Mapping[str, Any]", marker["recovery"])
+    if overwrites:
+        return None
     if paths.mysql_data.is_dir() and any(paths.mysql_data.iterdir()):
         raise JobRefused(
             "VolumeNotEmpty", "The data volume has data of a database already. A recovery needs an empty volume."

@@ -54,6 +54,7 @@ def preview(archive: MysqlArchive, target: GtidTarget, version: str) -> Result:
         "restoresTo": format_time(commit_time(last_commit) if last_commit else backup.stop),
         "lostTransactions": len(present - restored),
         "sizeBytes": backup.size,
+        "overwrites": True,
     }
 
 

@@ -60,6 +60,7 @@ class RecoveryJob:
 
     Args:
         new_timeline: number of the timeline that a recovery in place begins. None lets PostgreSQL choose.
+        overwrite: identifies the restore that replaces present data. Without it they are refused.
     """
 
     version: str
@@ -70,6 +71,7 @@ class RecoveryJob:
     timeline: int | None
     processes: int
     new_timeline: int | None = None
+    overwrite: str = ""
 
     @classmethod
     def parse(cls, job: JobFields) -> RecoveryJob:
@@ -90,11 +92,14 @@ class RecoveryJob:
             timeline=job.number("timeline", 1, 2**32 - 1) if job.fields.get("timeline") else None,
             processes=job.number("processes", 1, 64, 1),
             new_timeline=job.number("new_timeline", 2, 2**32 - 1) if job.fields.get("new_timeline") else None,
+            overwrite=job.text("overwrite", ""),
         )
 
     def digest(self, source: Store) -> str:
         """Identify what is recovered: another digest is another recovery."""
         parts = [source.identity, self.version, self.cluster_uid, self.target_fields, self.backup_id, self.timeline]
+        # An earlier restore over the same volume may have had the same target.
+        parts += [self.overwrite, self.new_timeline] if self.overwrite else []
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -114,7 +119,7 @@ def run(job: JobFields, paths: InstancePaths) -> Result:
         lock_volume(paths.volume)
     except VolumeInUse as error:
         raise JobFailed("VolumeNotEmpty", f"The data volume cannot be used: {error}.") from None
-    staging = Staging(paths, given.digest(source))
+    staging = Staging(paths, given.digest(source), overwrites=bool(given.overwrite))
     if found := staging.completed():
         return {"recovery": found}
     # Two archives, so two rendered configurations.
@@ -225,6 +230,7 @@ class PostgreSQLRecovery:
     def _restore(self, plan: Mapping[str, Any]) -> None:
         """Copy the backup into the staging directory, or continue that."""
         data, wal = self._staging.data, self._staging.wal
+        self._staging.take_over()
         # pgBackRest compares with what is there only if one of its own files says that it was here.
         resumable = (data / "backup.manifest").exists() or (data / "PG_VERSION").exists()
         if not resumable and data.exists():

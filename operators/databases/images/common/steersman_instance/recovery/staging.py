@@ -2,6 +2,8 @@
 
 Data are created in a staging directory, which one rename makes the instance's.
 
+A restore over present data first gives them the name of the staging directory.
+
 Files on the volume, in the order in which they appear:
 
 - ``.recovery.json``: the job, the plan and the phase. Data of another job are discarded.
@@ -36,11 +38,13 @@ class Staging:
 
     Args:
         job: identifies what is recovered. Another value begins again.
+        overwrites: True if present data are replaced. Otherwise they are refused.
     """
 
-    def __init__(self, paths: InstancePaths, job: str) -> None:
+    def __init__(self, paths: InstancePaths, job: str, *, overwrites: bool = False) -> None:
         self._paths = paths
         self._job = job
+        self._overwrites = overwrites
         self._state_file = paths.volume / ".recovery.json"
         self._marker = paths.volume / MARKER
         self.data = paths.volume / ".pgdata.recovering"
@@ -62,7 +66,7 @@ class Staging:
             self._adopt()
             return cast("Mapping[str, Any]", marker["recovery"])
         data = self._paths.postgresql_data
-        if marker or (data.is_dir() and any(data.iterdir())):
+        if not self._overwrites and (marker or (data.is_dir() and any(data.iterdir()))):
             raise JobRefused(
                 "VolumeNotEmpty", "The data volume has data of a database already. A recovery needs an empty volume."
             )
@@ -83,6 +87,26 @@ class Staging:
         fsync(self._state_file)
         fsync(self._paths.volume)
 
+    def take_over(self) -> None:
+        """Make present data the staging directory.
+
+        So only the differences are restored.
+
+        The result of their own recovery goes first, since it no longer describes the volume.
+        """
+        data = self._paths.postgresql_data
+        if not self._overwrites or not data.is_dir():
+            return
+        self._marker.unlink(missing_ok=True)
+        fsync(self._paths.volume)
+        shutil.rmtree(self.data, ignore_errors=True)
+        data.rename(self.data)
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
+        if (self.data / "pg_wal").is_symlink():
+            # Its directory on the WAL volume was discarded, and pgBackRest creates both.
+            (self.data / "pg_wal").unlink()
+        fsync(self._paths.volume)
+
     def discard(self) -> None:
         """Remove what an unfinished recovery left. The state goes last."""
         shutil.rmtree(self.data, ignore_errors=True)
@@ -94,8 +118,9 @@ class Staging:
         self._state_file.unlink(missing_ok=True)
 
     def free_bytes(self) -> int:
-        """Return the space for data: free, or overwritten by a repeated run."""
-        used = sum(file.lstat().st_size for file in self.data.rglob("*") if file.is_file() and not file.is_symlink())
+        """Return the space for data: free, or overwritten."""
+        present = (file for data in (self.data, self._paths.postgresql_data) for file in data.rglob("*"))
+        used = sum(file.lstat().st_size for file in present if file.is_file() and not file.is_symlink())
         return shutil.disk_usage(self._paths.volume).free + used
 
     def complete(self, recovery: Mapping[str, object]) -> None:

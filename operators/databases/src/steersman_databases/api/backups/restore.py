@@ -24,6 +24,7 @@ from steersman_databases.api.names import Name, ObjectName
 from steersman_databases.api.references import ClusterKind
 
 RestorePhase = Literal["Pending", "Planned", "Running", "Completed", "Failed"]
+RestoreMode = Literal["NewVolumes", "InPlace"]
 
 MAX_ITEMS = 20
 _KEEP_RULES = (
@@ -91,7 +92,7 @@ class RestoreItem(FrozenStruct):
 
 @schema(
     rules=[
-        *_immutable("clusterRef", "target", "undo", "only", "into", "storage", "resources", "keepPrevious"),
+        *_immutable("clusterRef", "target", "undo", "only", "into", "storage", "resources", "keepPrevious", "mode"),
         Rule(
             rule="has(self.target) != has(self.undo)",
             message="set target to restore from the archive, or undo to return to kept volumes",
@@ -116,7 +117,15 @@ class RestoreItem(FrozenStruct):
                 message=f"{name} is for a restore of the whole cluster: remove it, or remove only",
                 field_path=f".{name}",
             )
-            for name in ("confirm", "keepPrevious")
+            for name in ("confirm", "keepPrevious", "mode")
+        ),
+        *(
+            Rule(
+                rule=f"!has(self.mode) || self.mode != 'InPlace' || !has(self.{name})",
+                message=f"mode InPlace {why}: remove {name}, or remove mode",
+                field_path=f".{name}",
+            )
+            for name, why in (("undo", "restores from the archive"), ("keepPrevious", "keeps no previous volumes"))
         ),
         Rule(
             rule="!has(self.only) || self.only.all(i, i.database == self.only[0].database)",
@@ -153,6 +162,12 @@ class RestoreSpec(Spec):
     """Tables of one database, or one database.
 
     Defaults to the whole cluster, which goes back to the moment in place.
+    """
+    mode: RestoreMode | None = None
+    """Whole cluster: volumes that receive the data. Defaults to NewVolumes.
+
+    NewVolumes restores while the cluster serves, and keeps the previous volumes for an undo. InPlace needs no other
+    volumes. It stops the cluster first, restores over the volume of the primary, and cannot be undone.
     """
     confirm: Annotated[str, Field(max_length=64)] | None = None
     """Whole cluster: status.plan.id, which starts the restore.
@@ -192,7 +207,10 @@ class RestorePlan(FrozenStruct):
     """Outcome of a restore of the whole cluster, before it is confirmed."""
 
     id: str
-    """Value for spec.confirm. It changes with everything that decides the restore."""
+    """Value for spec.confirm. It changes with everything that decides the restore.
+
+    It begins with no-undo if the restore cannot be undone.
+    """
     backup_id: str | None = None
     """ID of the backup to begin with."""
     volume: str | None = None
@@ -205,7 +223,12 @@ class RestorePlan(FrozenStruct):
     For an undo it is the time when the previous primary had stopped.
     """
     lost_transactions: int | None = None
-    """MySQL: archived transactions that are lost to the cluster. Later ones are added until it is confirmed."""
+    """Archived transactions that are lost to the cluster. Later ones are added until it is confirmed."""
+    lost_is_minimum: bool | None = None
+    """PostgreSQL: True if more than lostTransactions are lost.
+
+    The plan counts at most 1 GiB of WAL, for a minute.
+    """
     size_bytes: int | None = None
     """Size of the restored data."""
     volume_bytes: int | None = None
@@ -221,6 +244,13 @@ class RestorePlan(FrozenStruct):
     """
     newest_timeline: int | None = None
     """PostgreSQL: newest timeline in the archive."""
+
+    @property
+    def lost_in_archive(self) -> str:
+        """Return the clause with the number of lost transactions, or ""."""
+        if self.lost_transactions is None:
+            return ""
+        return f", {'at least ' if self.lost_is_minimum else ''}{self.lost_transactions} of them in the archive"
 
 
 class RestoreStatus(Status):

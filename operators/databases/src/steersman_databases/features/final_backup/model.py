@@ -13,7 +13,7 @@ from steersman_databases.api import Backup, BackupSpec, Cluster
 from steersman_databases.api.backups.backup import BackupClusterReference
 from steersman_databases.api.backups.backup_common import BackupSettings, period
 from steersman_databases.api.references import ClusterKind
-from steersman_databases.cluster.state import AWAITING_RECOVERY, ClusterState, is_retired, ordinal_of
+from steersman_databases.cluster.state import AWAITING_RECOVERY, OVERWRITING, ClusterState, is_retired, ordinal_of
 from steersman_databases.core.database_naming import MANAGED_BY
 from steersman_databases.engines.naming import CLUSTER_LABEL
 from steersman_databases.features.backup.model import CLUSTER_UID_LABEL, TRIGGER_LABEL
@@ -49,6 +49,9 @@ def has_data(pvcs: Sequence[PersistentVolumeClaim], *, served: bool, retained: S
         served: a server of this cluster has run.
         retained: names of PVCs that a previous cluster left.
     """
+    if any(OVERWRITING in pvc.metadata.annotations for pvc in pvcs):
+        # The data of the cluster are in the archive alone.
+        return False
     data = [pvc for pvc in data_pvcs(pvcs) if AWAITING_RECOVERY not in pvc.metadata.labels]
     return bool(data) and (served or any(pvc.metadata.name in retained for pvc in data))
 

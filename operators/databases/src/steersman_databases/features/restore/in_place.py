@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from steersman.api.apps_v1 import StatefulSet
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod
 from steersman.controller import ReconcilerContext, Result
@@ -22,7 +24,7 @@ from steersman_databases.api.backups.restore import RestorePlan
 from steersman_databases.api.group import is_paused
 from steersman_databases.cluster.declared import declare
 from steersman_databases.cluster.executor import CLUSTER_INDEX
-from steersman_databases.cluster.state import LINEAGE, RESTORING, is_retired, ordinal_of
+from steersman_databases.cluster.state import LINEAGE, OVERWRITING, RESTORING, is_retired, ordinal_of, requested_image
 from steersman_databases.core.cached_reads import get_cached_or_live
 from steersman_databases.core.outcome import jittered
 from steersman_databases.core.sizes import format_bytes
@@ -36,12 +38,18 @@ from steersman_databases.features.restore import model
 from steersman_databases.features.restore.reporter import RestoreReporter, failure_of
 from steersman_databases.features.restore.specs import preview_plan
 from steersman_databases.features.restore.undo import UndoNotReady, UndoRefused, missing_volume, undo_plan
-from steersman_databases.features.restore_in_place.model import active, is_confirmed
+from steersman_databases.features.restore_in_place.model import active, is_confirmed, overwrites
 from steersman_databases.features.storage.growth_stage import grown_size
 from steersman_databases.features.storage.specs import RESTORED_BY
 
 _WAITING_SECONDS = 5.0
 _ID_LENGTH = 12
+_PLAN_MAX_AGE = timedelta(minutes=10)
+_NO_UNDO = "no-undo-"
+"""Prefix of IDs of plans that overwrite the data.
+
+With it each confirmation names the loss.
+"""
 
 
 class PlanReport(FrozenStruct):
@@ -52,7 +60,10 @@ class PlanReport(FrozenStruct):
     newest_timeline: int | None = None
     restores_to: datetime | None = None
     lost_transactions: int | None = None
+    lost_is_minimum: bool = False
     size_bytes: int | None = None
+    overwrites: bool = False
+    """True if the image can restore over present data. An older one refuses that after they were given up."""
 
 
 class InPlaceRestores:
@@ -104,6 +115,9 @@ class InPlaceRestores:
         pods = await pods_of(self._client, job, cluster.key)
         state, result = job_state(job), result_of(job, pods)
         report = _report_of(result)
+        if state == "Complete" and report is not None and overwrites(restore) and not report.overwrites:
+            old = "the image of the instances cannot restore over present volumes. Update it"
+            return await self._fail(restore, cluster, "NotSupported", old)
         if state == "Complete" and report is not None:
             pvcs = await self._pvcs(cluster)
             plan = _described(report, cluster, _volume_size(cluster, declared, pvcs))
@@ -119,11 +133,17 @@ class InPlaceRestores:
         settings = cluster.spec.backup
         assert settings is not None
         pods = ready_instances(await self._client.list(Pod, index=(CLUSTER_INDEX, str(cluster.key))))
+        declared = replace(declared, image=declared.image or await self._instance_image(cluster))
         async with self._starting:
             blocker = await start_job(
                 self._client, restore, declared, preview_plan(declared, settings, restore, pods), ()
             )
         return await self._wait(restore, cluster, blocker or "a Job reads the archive")
+
+    async def _instance_image(self, cluster: Cluster) -> str:
+        """Return the image of the instances, which may be stopped."""
+        found = await self._client.list(StatefulSet, index=(CLUSTER_INDEX, str(cluster.key)))
+        return next((image for each in found if (image := requested_image(each.spec.template))), "")
 
     async def _plan_undo(self, restore: Restore, cluster: Cluster) -> Result:
         pvcs = await self._pvcs(cluster)
@@ -147,14 +167,7 @@ class InPlaceRestores:
         lost = restore.spec.undo is not None and missing_volume(restore, cluster, pvcs)
         if plan is None or plan.id != plan_id(restore, plan, cluster, pvcs) or lost:
             # Another restore has replaced the data, or a volume is not kept any more.
-            await self._delete_plan_job(restore)
-            await self._reporter.report(
-                restore,
-                cluster,
-                Progress("Pending", "Waiting", "the data have changed: it is planned again"),
-                plan=None,
-            )
-            return self._requeue()
+            return await self._replan(restore, cluster, "the data have changed")
         if not is_confirmed(restore):
             await self._reporter.report(restore, cluster, _planned(restore, plan))
             return self._requeue()
@@ -162,14 +175,31 @@ class InPlaceRestores:
             waiting = Progress("Planned", "Waiting", f"it is confirmed and waits: {blocker}")
             await self._reporter.report(restore, cluster, waiting)
             return self._requeue()
+        if overwrites(restore) and await self._is_plan_old(restore, cluster):
+            # Its backup may have expired, and the previous data are given up before the archive is read.
+            return await self._replan(restore, cluster, "its plan is older than ten minutes")
         start = self._runtime.clock.now()
         await self._reporter.report(restore, cluster, Progress("Running", "Running", "it starts"), start_time=start)
         return self._requeue()
+
+    async def _replan(self, restore: Restore, cluster: Cluster, cause: str) -> Result:
+        await self._delete_plan_job(restore)
+        waiting = Progress("Pending", "Waiting", f"{cause}: it is planned again")
+        await self._reporter.report(restore, cluster, waiting, plan=None)
+        return self._requeue()
+
+    async def _is_plan_old(self, restore: Restore, cluster: Cluster) -> bool:
+        key = self._declare(cluster).names.restore_plan_job(restore.metadata.uid)
+        job = await get_cached_or_live(self._client, Job, key)
+        created = None if job is None else job.metadata.creation_timestamp
+        return created is None or self._runtime.clock.now() - created > _PLAN_MAX_AGE
 
     async def _follow(self, restore: Restore, cluster: Cluster) -> Result:
         names = self._declare(cluster).names
         pvcs = await self._pvcs(cluster)
         pvc = next((p for p in pvcs if _restored_by(p) == restore.metadata.uid), None)
+        if pvc is not None and OVERWRITING in pvc.metadata.annotations:
+            return await self._follow_overwrite(restore, cluster, names.restore_job(restore.metadata.uid))
         if pvc is not None and RESTORING not in pvc.metadata.annotations:
             return await self._follow_cut(restore, cluster, names.instance(ordinal_of(pvc) or 0))
         if not is_confirmed(restore):
@@ -177,6 +207,8 @@ class InPlaceRestores:
         if restore.spec.undo is not None:
             if missing := missing_volume(restore, cluster, pvcs):
                 return await self._fail(restore, cluster, "PreviousVolumesMissing", missing)
+            return await self._progress(restore, cluster, "the instances stop")
+        if overwrites(restore):
             return await self._progress(restore, cluster, "the instances stop")
         key = names.restore_job(restore.metadata.uid)
         job = await get_cached_or_live(self._client, Job, key)
@@ -192,6 +224,20 @@ class InPlaceRestores:
             case _:
                 message = await job_problem(self._client, job, pods)
                 return await self._progress(restore, cluster, message or f"Job {key.name} restores")
+
+    async def _follow_overwrite(self, restore: Restore, cluster: Cluster, key: ObjectKey) -> Result:
+        """Report the Job after the previous data were given up. It is repeated until it succeeds."""
+        job = await get_cached_or_live(self._client, Job, key)
+        if job is None:
+            return await self._progress(restore, cluster, "waiting for a Job")
+        pods = await pods_of(self._client, job, cluster.key)
+        if job_state(job) == "Failed":
+            reason, message = failure_of(job, result_of(job, pods))
+            repeated = f"{message.rstrip('.')}. It is repeated, and the cluster is stopped until it succeeds"
+            await self._reporter.report(restore, cluster, Progress("Running", reason, repeated))
+            return self._requeue()
+        problem = await job_problem(self._client, job, pods)
+        return await self._progress(restore, cluster, problem or f"Job {key.name} restores")
 
     async def _follow_cut(self, restore: Restore, cluster: Cluster, instance: str) -> Result:
         available = next((c for c in cluster.status.conditions if c.type == "Available"), None)
@@ -261,18 +307,22 @@ def plan_id(restore: Restore, plan: RestorePlan, cluster: Cluster, pvcs: Sequenc
     lineages = [p.metadata.annotations.get(LINEAGE, "0") for p in pvcs if not is_retired(p)]
     lineage = max((int(text) for text in lineages if text.isascii() and text.isdecimal()), default=0)
     decides = [cluster.metadata.uid, lineage, *source]
-    return hashlib.sha256(msgspec.json.encode(decides, order="deterministic")).hexdigest()[:_ID_LENGTH]
+    digest = hashlib.sha256(msgspec.json.encode(decides, order="deterministic")).hexdigest()[:_ID_LENGTH]
+    return f"{_NO_UNDO}{digest}" if overwrites(restore) else digest
 
 
 def _planned(restore: Restore, plan: RestorePlan) -> Progress:
     """Return the outcome of the plan, and the next step."""
     source = f"PVC {plan.volume}" if plan.backup_id is None else plan.backup_id
-    archived = "" if plan.lost_transactions is None else f", {plan.lost_transactions} of them in the archive"
-    lost = f"all later transactions are lost{archived}"
+    lost = f"all later transactions are lost{plan.lost_in_archive}"
     duration = "" if plan.estimated_seconds is None else f". It takes about {plan.estimated_seconds} s"
-    message = (
-        f"the cluster goes back to {source}{_as_of(plan)}, and {lost}{duration}. The ID of the plan is {plan.id}"
-    )
+    no_undo = ""
+    if overwrites(restore):
+        no_undo = (
+            ". The cluster is stopped during the restore, all present volumes are given up first, and no undo exists"
+        )
+    went = f"the cluster goes back to {source}{_as_of(plan)}, and {lost}{duration}{no_undo}"
+    message = f"{went}. The ID of the plan is {plan.id}"
     if restore.spec.confirm is not None and restore.spec.confirm != plan.id:
         wrong = f"spec.confirm is {restore.spec.confirm}, and the ID of the plan is {plan.id}: nothing is restored"
         return Progress("Planned", "ConfirmMismatch", wrong)
@@ -295,6 +345,7 @@ def _described(report: PlanReport, cluster: Cluster, volume_size: Quantity) -> R
         timeline=report.timeline,
         restores_to=report.restores_to,
         lost_transactions=report.lost_transactions,
+        lost_is_minimum=report.lost_is_minimum or None,
         size_bytes=report.size_bytes,
         volume_bytes=int(volume_size),
         estimated_seconds=None if verified is None else verified.recovery_seconds,

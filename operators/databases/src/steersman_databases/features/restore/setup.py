@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from steersman.api.apps_v1 import StatefulSet
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Event, Namespace, PersistentVolumeClaim, Pod, Secret
 from steersman.controller import ReconcilerContext, annotations_changed, any_of, generation_changed
@@ -44,6 +45,7 @@ def setup_restores(
         .needs(ConfigMap, "get", "list", "watch", "create", "patch", "delete")
         .needs(Secret, "get", "list", "watch", "create", "patch", "delete")
         .needs(Pod, "get", "list", "watch")
+        .needs(StatefulSet, "get", "list", "watch")
         .needs(PersistentVolumeClaim, "get", "list", "watch")
         .needs(Namespace, "get")
         .needs(Backup, "get", "list", "watch")

@@ -28,6 +28,11 @@ def is_in_place(restore: Restore) -> bool:
     return restore.spec.only is None
 
 
+def overwrites(restore: Restore) -> bool:
+    """Return True if it restores over the present volumes."""
+    return restore.spec.mode == "InPlace"
+
+
 def is_confirmed(restore: Restore) -> bool:
     """Return True if a user has confirmed the present plan."""
     plan = restore.status.plan
@@ -48,6 +53,8 @@ def active(restores: Iterable[Restore]) -> Restore | None:
 
 def kept_for(restore: Restore) -> timedelta:
     """Return how long the volumes of the previous instances are kept."""
+    if overwrites(restore):
+        return timedelta(0)
     declared = restore.spec.keep_previous
     return DEFAULT_KEEP_PREVIOUS if declared is None else declared.timedelta
 

@@ -11,6 +11,7 @@ from steersman_databases.api.backups.backup_common import BackupSettings
 from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.features.backup.specs import JobPlan, data_parameters
 from steersman_databases.features.recovery.specs import STORE_KEY, recover_job
+from steersman_databases.features.restore_in_place.model import overwrites
 
 
 def in_place_plan(
@@ -24,11 +25,13 @@ def in_place_plan(
     """
     plan = restore.status.plan
     assert plan is not None
+    overwrite = {"overwrite": restore.metadata.uid} if overwrites(restore) else {}
     fields: Mapping[str, object] = {
         "processes": settings.jobs.processes,
         "target": to_builtins(restore.spec.target),
         "backup_id": plan.backup_id,
         **({} if new_timeline is None else {"timeline": plan.timeline, "new_timeline": new_timeline}),
+        **overwrite,
         **data_parameters(cluster),
     }
     # The cluster recovers from its own archive.

@@ -22,7 +22,7 @@ from steersman.meta import Object
 from steersman_databases.api import Cluster, Restore
 from steersman_databases.cluster import planner
 from steersman_databases.cluster.actions import Action, Wait
-from steersman_databases.cluster.state import MAJOR_LABEL, ClusterState, Instance, is_retired, ordinal_of
+from steersman_databases.cluster.state import MAJOR_LABEL, ClusterState, Instance, is_lost, is_retired, ordinal_of
 from steersman_databases.cluster.status.conditions import ConditionSet
 from steersman_databases.core.cached_reads import get_cached_or_live, get_live
 from steersman_databases.core.context import ClusterContext
@@ -33,6 +33,7 @@ from steersman_databases.engines.naming import INSTANCE_LABEL
 from steersman_databases.features.backup.instance_jobs import create_job, instance_job
 from steersman_databases.features.backup.specs import job_state
 from steersman_databases.features.restore_in_place import model
+from steersman_databases.features.restore_in_place.overwrite import Overwrite
 from steersman_databases.features.restore_in_place.specs import in_place_plan
 from steersman_databases.features.restore_in_place.volumes import LineageVolumes
 from steersman_databases.features.storage.specs import RESTORED_BY, RestoredVolume
@@ -63,15 +64,22 @@ class RestoreInPlace:
         """
         if state.lineage != state.members.lineage:
             return await self._begin(state, conditions)
+        restore = await self._active()
+        overwritten = next((i for i in state.instances if i.overwriting), None)
+        # Another restore replaces one that cannot be completed.
+        if overwritten is not None and (restore is None or _uid(restore) == overwritten.overwriting):
+            filling = await self._find(overwritten.overwriting)
+            return await Overwrite(self.context, self.cluster, self.engine).advance(overwritten, filling, conditions)
         if state.lineage:
             self._report_start(state, conditions)
             await self._delete_jobs(state)
-        restore = await self._active()
         for volume in state.restoring:
             if restore is None or volume.restoring != restore.metadata.uid:
                 await self._discard(volume)
         if restore is None or _is_done(state, restore):
             return None
+        if model.overwrites(restore):
+            return await self._overwrite(state, restore, conditions)
         volume = next((each for each in state.restoring if each.restoring == restore.metadata.uid), None)
         if restore.spec.undo is not None:
             return await self._undo(state, volume, restore, pvcs, conditions)
@@ -88,6 +96,10 @@ class RestoreInPlace:
     async def _active(self) -> Restore | None:
         restores = await self.context.client.list(Restore, namespace=self.context.declared.key.namespace)
         return model.active(r for r in restores if self._is_target(r))
+
+    async def _find(self, uid: str) -> Restore | None:
+        restores = await self.context.client.list(Restore, namespace=self.context.declared.key.namespace)
+        return next((r for r in restores if r.metadata.uid == uid), None)
 
     def _is_target(self, restore: Restore) -> bool:
         reference, declared = restore.spec.cluster_ref, self.context.declared
@@ -132,23 +144,52 @@ class RestoreInPlace:
             return None
         return None if volume is None else await self._cut(state, volume, restore, conditions)
 
+    async def _overwrite(
+        self, state: ClusterState, restore: Restore, conditions: ConditionSet
+    ) -> Action | Wait | None:
+        """Stop all instances, then give up their data. The volume of the primary receives the restored ones."""
+        usable = [i for i in state.instances if i.lineage == state.lineage and not is_lost(i)]
+        instance = next((i for i in usable if i.ordinal == state.members.last_leader), usable[0] if usable else None)
+        if instance is None:
+            return None
+        step = await self._stop(state, conditions)
+        if step is not None or not await self._is_still_active(restore):
+            return step
+        plan, number = restore.status.plan, None
+        if plan is not None and plan.newest_timeline is not None:
+            number = await self.ha_backend.reserve_timeline(state.members, plan.newest_timeline)
+        restored = RestoredVolume(_uid(restore), model.kept_for(restore))
+        volumes = LineageVolumes(self.context)
+        await volumes.begin_overwriting(instance, state.lineage + 1, restored, number)
+        name = self.context.declared.names.data_pvc(instance.ordinal).name
+        message = f"the data of Restore {restore.metadata.name} replace the previous ones on PVC {name}"
+        self.context.events.normal(self.context.cluster, "Restored", message)
+        return Wait("Restoring", message)
+
+    async def _stop(self, state: ClusterState, conditions: ConditionSet) -> Action | Wait | None:
+        """Stop all instances, the primary last. None if no server can run."""
+        if state.primary is None or all(i.pod is None for i in state.replicas()):
+            conditions.set("Available", False, "Restoring", "the data are restored")
+        step = planner.stop_all(self.context.declared, state, "Restoring")
+        if step is not None:
+            return step
+        remaining = await self._running()
+        return Wait("Restoring", f"waiting for {', '.join(remaining)} to stop") if remaining else None
+
+    async def _is_still_active(self, restore: Restore) -> bool:
+        """Return False if it was withdrawn. The previous primary starts again then."""
+        present = await get_live(self.context.client, Restore, restore.key)
+        return present is not None and present.metadata.uid == restore.metadata.uid and model.is_active(present)
+
     async def _cut(
         self, state: ClusterState, volume: Instance, restore: Restore, conditions: ConditionSet
     ) -> Action | Wait | None:
         """Stop all instances, then let the restored data count."""
-        if state.primary is None or all(i.pod is None for i in state.replicas()):
-            conditions.set("Available", False, "Restoring", "the data are restored")
         volumes = LineageVolumes(self.context)
         await volumes.record_replaced_primary(volume, state)
-        step = planner.stop_all(self.context.declared, state, "Restoring")
-        if step is not None:
+        step = await self._stop(state, conditions)
+        if step is not None or not await self._is_still_active(restore):
             return step
-        if remaining := await self._running():
-            return Wait("Restoring", f"waiting for {', '.join(remaining)} to stop")
-        present = await get_live(self.context.client, Restore, restore.key)
-        if present is None or present.metadata.uid != restore.metadata.uid or not model.is_active(present):
-            # It was withdrawn. The previous primary starts again.
-            return None
         await volumes.begin_lineage(volume, state.lineage + 1)
         name = self.context.declared.names.instance(volume.ordinal)
         message = f"the data of Restore {restore.metadata.name} replace the previous ones. Instance {name} starts"
@@ -171,7 +212,7 @@ class RestoreInPlace:
 
     async def _begin(self, state: ClusterState, conditions: ConditionSet) -> Wait | None:
         """Let the members forget the previous data, before they start."""
-        if state.primary is not None and state.primary.lineage == state.lineage:
+        if state.primary is not None and state.primary.lineage == state.lineage and not state.primary.overwriting:
             # Only the record is missing.
             await self.ha_backend.record_lineage(state.members, state.lineage)
             return None

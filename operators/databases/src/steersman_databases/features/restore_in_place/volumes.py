@@ -11,7 +11,7 @@ from datetime import UTC, timedelta
 from steersman.api.core_v1 import PersistentVolumeClaim
 from steersman.client import MergePatch
 from steersman.errors import NotFound
-from steersman_databases.cluster.state import RESTORING, RETIRED, ClusterState, Instance, is_retired
+from steersman_databases.cluster.state import OVERWRITING, RESTORING, RETIRED, ClusterState, Instance, is_retired
 from steersman_databases.core.context import ClusterContext
 from steersman_databases.features.restore_in_place.model import DEFAULT_KEEP_PREVIOUS
 from steersman_databases.features.storage.specs import (
@@ -21,6 +21,7 @@ from steersman_databases.features.storage.specs import (
     REPLACED_BY,
     REPLACED_PRIMARY,
     RESTORED_BY,
+    RESTORED_TIMELINE,
     SERVED_UNTIL,
     RestoredVolume,
     lineage_annotations,
@@ -78,6 +79,43 @@ class LineageVolumes:
             **lineage_annotations(lineage),
         }
         await self._mark(instance.data, {REPLACED_BY: None}, annotations)
+
+    async def begin_overwriting(
+        self, instance: Instance, lineage: int, restored: RestoredVolume, timeline: int | None
+    ) -> None:
+        """Give up all data, and let a restore overwrite this volume.
+
+        Nothing leads back.
+
+        Args:
+            timeline: PostgreSQL: number that is reserved for the restored data.
+
+        Raises:
+            Conflict: the PVC has changed since it was observed.
+            NotFound: it is gone.
+        """
+        assert instance.data is not None
+        annotations = {
+            **restored.annotations,
+            RESTORING: None,
+            OVERWRITING: restored.restore_uid,
+            RESTORED_TIMELINE: None if timeline is None else str(timeline),
+            # They are of an earlier restore. Without them no volume counts as that of the previous primary.
+            REPLACED_PRIMARY: None,
+            LINEAGE_SINCE: None,
+            **lineage_annotations(lineage),
+        }
+        await self._mark(instance.data, {}, annotations)
+
+    async def end_overwriting(self, instance: Instance) -> None:
+        """Let the server start on overwritten data.
+
+        Raises:
+            Conflict: the PVC has changed since it was observed.
+            NotFound: it is gone.
+        """
+        assert instance.data is not None
+        await self._mark(instance.data, {}, {OVERWRITING: None, RESTORED_TIMELINE: None})
 
     async def retire_replaced(self, instance: Instance, state: ClusterState) -> None:
         """Mark the PVCs of a replaced instance, with the time of deletion."""

@@ -32,6 +32,8 @@ LINEAGE_SINCE = "databases.steersman.dev/lineage-since"
 """On the same PVCs: when the previous instances had stopped, RFC 3339."""
 SERVED_UNTIL = "databases.steersman.dev/served-until"
 """Annotation of the previous primary's kept data PVC: that time."""
+RESTORED_TIMELINE = "databases.steersman.dev/restored-timeline"
+"""Annotation of overwritten data PVCs: reserved timeline of PostgreSQL."""
 ENGINE_LABEL = "databases.steersman.dev/engine"
 """Engine of the data on a volume.
 

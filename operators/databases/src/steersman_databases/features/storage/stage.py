@@ -16,6 +16,7 @@ from steersman.meta import ObjectKey, Quantity, is_true
 from steersman_databases.cluster.state import (
     AWAITING_RECOVERY,
     MAJOR_LABEL,
+    OVERWRITING,
     RETIRED,
     ClusterState,
     Instance,
@@ -210,6 +211,8 @@ class VolumeReconciler:
             if engine != self._declared.engine:
                 raise self._mismatch(pvc, engine, major)
             if labels.get(AWAITING_RECOVERY, self._declared.uid) != self._declared.uid:
+                raise self._unfinished_recovery(pvc)
+            if OVERWRITING in pvc.metadata.annotations and not was_provisioned:
                 raise self._unfinished_recovery(pvc)
             newest = max(newest, major, key=version_tuple)
         # Next to the newest version there may be volumes that an upgrade left behind.

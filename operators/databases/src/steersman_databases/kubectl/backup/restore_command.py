@@ -27,6 +27,7 @@ def restore_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and do nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     keep_previous: Annotated[str, typer.Option(help="Time to keep the previous volumes.")] = "24h",
+    over: Annotated[bool, typer.Option("--over", help="Restore over the present volumes. There is no undo.")] = False,
     name: Annotated[str, typer.Option(help="Name of the Restore object.")] = "",
     timeout: Annotated[float, typer.Option(help="Seconds to wait.", min=0)] = 7200,
 ) -> None:
@@ -42,12 +43,14 @@ def restore_command(
     async def plan(client: Client, namespace: str) -> Restore:
         if bool(to) == bool(undo):
             raise usage_error("set either --to or --undo")
+        if undo and over:
+            raise usage_error("--over restores from the archive: set --to")
         source = UndoneRestore(name=undo) if undo else RecoveryTarget(time=parse_moment("--to", to))
         try:
-            kept = Duration(keep_previous)
+            kept = None if over else Duration(keep_previous)
         except ValueError as error:
             raise usage_error(f"--keep-previous: {error}") from None
-        created = await restores.create(client, ObjectKey(namespace, cluster), source, name, kept)
+        created = await restores.create(client, ObjectKey(namespace, cluster), source, name, kept, over=over)
         print_note(f"restore/{created.metadata.name} created")
         return await restores.wait_until_planned(client, created, _PLAN_SECONDS)
 
@@ -64,7 +67,7 @@ def restore_command(
         raise typer.Exit(1)
     if not dry_run and not yes:
         print_note("\n".join(restores.plan_lines(cluster, found)))
-    if dry_run or not (yes or _agrees(cluster)):
+    if dry_run or not (yes or _agrees(cluster, over)):
         place.run(discard)
         shown = restores.report(planned)
         place.print_output(shown, lambda: typer.echo("\n".join(restores.plan_lines(cluster, found))))
@@ -76,8 +79,9 @@ def restore_command(
     )
 
 
-def _agrees(cluster: str) -> bool:
+def _agrees(cluster: str, over: bool) -> bool:
+    no_undo = ", and there is no undo" if over else ""
     try:
-        return typer.confirm(f"Restore cluster {cluster}? All later commits are lost to it", err=True)
+        return typer.confirm(f"Restore cluster {cluster}? All later commits are lost to it{no_undo}", err=True)
     except typer.Abort:
         return False

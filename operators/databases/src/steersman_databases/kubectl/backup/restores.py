@@ -28,7 +28,13 @@ class InPlaceReport(FrozenStruct):
 
 
 async def create(
-    client: Client, key: ObjectKey, source: RecoveryTarget | UndoneRestore, name: str, keep_previous: Duration | None
+    client: Client,
+    key: ObjectKey,
+    source: RecoveryTarget | UndoneRestore,
+    name: str,
+    keep_previous: Duration | None,
+    *,
+    over: bool = False,
 ) -> Restore:
     """Create a ``Restore`` of a whole cluster. Nothing happens before it is confirmed.
 
@@ -36,6 +42,7 @@ async def create(
         source: a target in the archive, or the restore to undo.
         name: of the object. Defaults to one with the present time.
         keep_previous: Defaults to that of the operator.
+        over: True to restore over the present volumes.
 
     Raises:
         OperationRejected: the cluster has no archive.
@@ -48,7 +55,8 @@ async def create(
         raise OperationRejected(f"{kind} {key.name} has no spec.backup, so there is no archive to restore from")
     engine: ClusterKind = "MySQLCluster" if isinstance(cluster, MySQLCluster) else "PostgreSQLCluster"
     reference = RestoreClusterReference(name=cluster.metadata.name, kind=engine)
-    spec = RestoreSpec(cluster_ref=reference, target=target, undo=undo, keep_previous=keep_previous)
+    mode = "InPlace" if over else None
+    spec = RestoreSpec(cluster_ref=reference, target=target, undo=undo, keep_previous=keep_previous, mode=mode)
     metadata = ObjectMeta(
         name=name or f"{key.name}-restore-{datetime.now(UTC):%Y%m%d%H%M%S}", namespace=key.namespace
     )
@@ -101,14 +109,13 @@ def plan_lines(cluster: str, plan: RestorePlan) -> list[str]:
     """Return the text of a plan."""
     last = "unknown" if plan.restores_to is None else f"{plan.restores_to.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     size = "unknown" if plan.size_bytes is None else format_bytes(plan.size_bytes)
-    lost = "" if plan.lost_transactions is None else f", {plan.lost_transactions} of them in the archive"
     lines = {
         "Cluster": cluster,
         "Backup": plan.backup_id,
         "Timeline": plan.timeline,
         "Kept volume": plan.volume,
         "Last commit": last,
-        "Lost": f"all later commits{lost}",
+        "Lost": f"all later commits{plan.lost_in_archive}",
         "Size": None if plan.volume is not None else size,
         "Volumes": None if plan.volume_bytes is None else f"{format_bytes(plan.volume_bytes)} for each instance",
         "Duration": None if plan.estimated_seconds is None else f"about {plan.estimated_seconds} s",

@@ -40,6 +40,7 @@ async def test_confirmed_restore_replaces_the_data() -> None:
         found = world.found()
         assert found is not None and found.status.plan is not None
         assert found.status.plan.id in world.text() and "2025-12-31 23:59:58" in world.text()
+        assert "at least 12 of them in the archive" in world.text()
         await world.confirm()
         await world.until("completed", lambda: world.outcome() == "Completed/Completed", 300)
         await world.ready(3)

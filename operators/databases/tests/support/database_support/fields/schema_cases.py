@@ -586,6 +586,10 @@ CREATED = {
     "restore-of-tables-confirmed": SchemaCase(
         RESTORE, _RESTORE, {"confirm": "0123"}, "is for a restore of the whole"
     ),
+    "overwrite-keeps-nothing": SchemaCase(
+        RESTORE, _IN_PLACE, {"mode": "InPlace", "keepPrevious": "1h"}, "keeps no previous volumes"
+    ),
+    "overwrite-of-tables": SchemaCase(RESTORE, _RESTORE, {"mode": "InPlace"}, "is for a restore of the whole"),
     "restore-keeps-forever": SchemaCase(RESTORE, _IN_PLACE, {"keepPrevious": "9000h"}, "between 0s and 8760h"),
     "restore-of-one-database": SchemaCase(
         RESTORE, _RESTORE, {"only": [_TABLE, {**_TABLE, "database": "other"}]}, "must name the same database"

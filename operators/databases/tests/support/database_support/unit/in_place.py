@@ -117,6 +117,7 @@ class GroupInPlace(InPlace, GroupHarness):
             "backup": "20260101-000000F",
             "restoresTo": "2025-12-31T23:59:58Z",
             "lostTransactions": 7,
+            "overwrites": True,
             "sizeBytes": 8192,
         }
 

@@ -152,6 +152,9 @@ class RestoreHarness(BackupHarness):
             "timeline": 1,
             "newestTimeline": 4,
             "restoresTo": "2025-12-31T23:59:58Z",
+            "lostTransactions": 12,
+            "lostIsMinimum": True,
+            "overwrites": True,
             "sizeBytes": 8192,
         }
 

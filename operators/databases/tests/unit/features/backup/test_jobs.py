@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from database_support.unit.declared_clusters import declared_cluster
+from steersman.api.core_v1 import Pod
 from steersman.meta import ObjectMeta, decode_builtins, to_builtins
 from steersman_databases.api import Backup, BackupStore, BackupStoreSpec
 from steersman_databases.api.backups.backup_common import BackupSettings, RecoverySettings
@@ -89,3 +90,29 @@ def test_retention_has_window_and_retained_backups() -> None:
     document: Any = backup_plan(declared_cluster("shop"), settings, _backup("b"), [], [kept]).document
     assert document["retention"] == {"window_seconds": 1209600, "minimum_full_backups": 3}
     assert document["retain_until"] == {"20260101-000000F": "2027-01-01T00:00:00+00:00"}
+
+
+def _pod(name: str, role: str) -> Pod:
+    labels = {"databases.steersman.dev/cluster": "shop", "databases.steersman.dev/role": role}
+    return decode_builtins({"metadata": {"name": name, "namespace": "default", "labels": labels}}, Pod)
+
+
+def test_backup_reads_replicas_before_the_primary() -> None:
+    pods = [_pod("shop-0-0", "primary"), _pod("shop-1-0", "replica"), _pod("shop-2-0", "replica")]
+    cluster = declared_cluster("shop")
+    document: Any = backup_plan(cluster, _settings(), _backup("b"), pods, []).document
+    assert [each["instance"] for each in document["members"]] == ["shop-1", "shop-2", "shop-0"]
+    declared = _settings(source="Primary")
+    document = backup_plan(cluster, declared, _backup("b"), pods, []).document
+    assert [each["instance"] for each in document["members"]] == ["shop-0", "shop-1", "shop-2"]
+
+
+def test_backup_of_postgresql_needs_no_volume() -> None:
+    volumes: dict[str, list[str]] = {}
+    for engine in ("postgresql", "mysql"):
+        cluster = dataclasses.replace(declared_cluster("shop"), engine=engine)
+        job: Any = to_builtins(program_job(cluster, backup_plan(cluster, _settings(), _backup("b"), [], [])))
+        found = job["spec"]["template"]["spec"]["volumes"]
+        volumes[engine] = [each["name"] for each in found if {"ephemeral", "persistentVolumeClaim"} & each.keys()]
+    # A copy of a MySQL member is made on a volume that is deleted with the pod.
+    assert volumes == {"postgresql": [], "mysql": ["work"]}

@@ -56,3 +56,4 @@ def test_plan_counts_what_is_lost(archive: MysqlArchive, target: GtidTarget, res
     found = preview(archive, target, "9.7")
     time = datetime.datetime.fromisoformat(str(found["restoresTo"]))
     assert (found["backup"], time, found["lostTransactions"], found["sizeBytes"]) == ("b", at(restores_to), lost, 10)
+    assert found["overwrites"]
