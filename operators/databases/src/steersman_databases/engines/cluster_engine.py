@@ -22,6 +22,7 @@ from steersman.meta import ApplyConfiguration, ObjectKey, Quantity
 from .naming import ClusterNames, DcsConfigMaps
 from .parameter_trial import ParameterTrial
 from .sql.inspection import SecuredObject
+from .workload_identity import WorkloadIdentity
 
 SynchronousMode = Literal["Disabled", "Priority", "Quorum"]
 CLUSTER_DOMAIN = "cluster.local"
@@ -102,6 +103,9 @@ class PodTemplateSettings:
     """User settings for pods, the same for each engine.
 
     A change takes effect when the pod is recreated.
+
+    Attributes:
+        identity: workload identity of pods that use the object store.
     """
 
     resources: ResourceRequirements
@@ -115,6 +119,7 @@ class PodTemplateSettings:
     priority_class: str = ""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    identity: WorkloadIdentity | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
