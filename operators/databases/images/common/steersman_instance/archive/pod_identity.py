@@ -12,10 +12,15 @@ from collections.abc import Mapping
 from .errors import ArchiveError
 from .store_file import Store
 
-_VARIABLES: Mapping[str, tuple[str, ...]] = {
+_REQUIRED: Mapping[str, tuple[str, ...]] = {
     "s3": ("AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE"),
     "azure": ("AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE"),
 }
+IDENTITY_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "s3": (*_REQUIRED["s3"], "AWS_REGION"),
+    "azure": (*_REQUIRED["azure"], "AZURE_AUTHORITY_HOST"),
+}
+"""Variables that the operator sets in pods with a workload identity, by the kind of store."""
 _METADATA_HOST = "metadata.google.internal"
 _METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/email"
 _METADATA_SECONDS = 3.0
@@ -32,7 +37,7 @@ def require_pod_identity(store: Store, environment: Mapping[str, str] = os.envir
     """
     if not store.workload_identity:
         return
-    if any(not environment.get(name) for name in _VARIABLES.get(store.service, ())):
+    if any(not environment.get(name) for name in _REQUIRED.get(store.service, ())):
         raise ArchiveError(
             "InvalidStore", "This pod has no token for the workload identity of the BackupStore. Recreate the pod."
         )
@@ -49,7 +54,8 @@ def require_gcp_account(store: Store, environment: Mapping[str, str] = os.enviro
     if not store.workload_identity or store.service != "gcs":
         return
     account = _metadata_account(environment.get("GCE_METADATA_HOST") or _METADATA_HOST)
-    if account == store.gcp_account or (not store.gcp_account and account.endswith(_WORKLOAD_POOL)):
+    declared = store.gcp_account
+    if account and (account == declared or (not declared and account.endswith(_WORKLOAD_POOL))):
         return
     raise ArchiveError(
         "CredentialsRejected",

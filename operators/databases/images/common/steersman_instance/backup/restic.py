@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from ..archive.errors import ArchiveError, Reason, classify, describe
-from ..archive.pod_identity import require_pod_identity
+from ..archive.pod_identity import IDENTITY_VARIABLES, require_pod_identity
 from ..archive.store_ca import write_ca
 from ..archive.store_file import Store
 from ..files import replace_file
@@ -64,7 +64,7 @@ class Restic:
         paths: InstancePaths = PATHS,
     ) -> None:
         self._store, self._program, self._read_only = store, program, read_only
-        self._options, self._environment = _configure(store, directory, cache, paths)
+        self._options, self._environment = restic_environment(store, directory, cache, paths)
 
     def open(self) -> None:
         """Create a missing repository, and remove locks of killed Jobs.
@@ -206,7 +206,7 @@ class Restic:
         raise error
 
 
-def _configure(
+def restic_environment(
     store: Store, repository: str, cache: Path | None, paths: InstancePaths
 ) -> tuple[list[str], dict[str, str]]:
     """Write the files with secrets. Return global options and environment.
@@ -225,12 +225,12 @@ def _configure(
     ]
     if store.ca:
         options.append(f"--cacert={write_ca(store, paths)}")
-    # Variables of another identity must not decide.
-    kept = () if not store.workload_identity else _VARIABLES[store.service]
+    # Credentials of the store must decide, and other variables could replace them.
+    kept = IDENTITY_VARIABLES.get(store.service, ()) if store.workload_identity else ()
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(kept) or not name.startswith(("AWS_", "AZURE_", "GOOGLE_", "RESTIC_"))
+        if name in kept or not name.startswith(("AWS_", "AZURE_", "GOOGLE_", "RESTIC_"))
     }
     return options, environment | _credentials(store, directory)
 
@@ -275,7 +275,6 @@ def _credentials(store: Store, directory: Path) -> dict[str, str]:
             return {}
 
 
-_VARIABLES: Mapping[str, tuple[str, ...]] = {"s3": ("AWS_",), "gcs": (), "azure": ("AZURE_",)}
 _LOOKUPS: Mapping[str, str] = {"Auto": "auto", "Path": "path", "VirtualHost": "dns"}
 
 

@@ -126,7 +126,7 @@ async def test_operator_has_no_client_without_credentials() -> None:
 
 
 def _plan(component: Any) -> JobPlan:
-    return JobPlan(key=ObjectKey("shop", "job"), subcommand="x", image="i", document={}, component=component)
+    return JobPlan(key=ObjectKey("shop", "job"), subcommand="backup", image="i", document={}, component=component)
 
 
 def _pods(cluster: DeclaredCluster) -> dict[str, dict[str, Any]]:
