@@ -36,7 +36,10 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Reason], ...] = (
     (re.compile(r"UnknownIssuer|invalid peer certificate|certificate", re.IGNORECASE), "CertificateNotTrusted"),
     (re.compile(r"StorageFull|QuotaExceeded|InsufficientStorage|\b507\b|No space left|NoSpace"), "StoreFull"),
     (
-        re.compile(r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|InvalidToken|\b40[13]\b"),
+        re.compile(
+            r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|Invalid(Identity)?Token|AADSTS\d"
+            r"|\b40[13]\b"
+        ),
         "CredentialsRejected",
     ),
     (re.compile(r"NoSuchBucket"), "BucketNotFound"),
