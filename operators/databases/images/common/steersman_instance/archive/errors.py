@@ -126,8 +126,8 @@ def describe(store: Store, reason: Reason, detail: str = "") -> str:
             return f"{place} accepts connections but does not respond in time."
         case "CredentialsRejected" if store.workload_identity:
             return (
-                f"{place} rejects the workload identity of this pod for bucket {store.bucket}. Check that its role trusts"
-                " the ServiceAccount of the pod, and may use the bucket."
+                f"{place} rejects the workload identity of this pod for bucket {store.bucket}. Check that its role"
+                " trusts the ServiceAccount of the pod, and may use the bucket."
             )
         case "CredentialsRejected":
             return f"{place} rejects the credentials for bucket {store.bucket}. Check the BackupStore's credentials."
