@@ -1,4 +1,4 @@
-"""Identity of pods at a cloud provider, and the parts of a pod that it needs. Pure.
+"""Identity of pods at a cloud provider. Pure.
 
 The operator adds token and variables itself. So the pods do not depend on the webhooks of the providers, and a test
 can see the whole pod. Sources: "IAM roles for service accounts" of EKS, "Workload identity" of AKS, "Workload
@@ -73,7 +73,10 @@ class WorkloadIdentity:
 
 
 def identity_of_document(document: Mapping[str, object]) -> WorkloadIdentity | None:
-    """Return the identity that a ``store.json`` needs. None if the document has credentials or is empty."""
+    """Return the identity that a ``store.json`` needs.
+
+    None if the document has credentials or is empty.
+    """
     annotations, service = document.get(IDENTITY_FIELD), document.get("service")
     if not isinstance(annotations, dict) or service not in ("s3", "gcs", "azure"):
         return None
@@ -87,7 +90,7 @@ def identity_of_document(document: Mapping[str, object]) -> WorkloadIdentity | N
 
 
 def with_identity(pod: core.PodSpec, identity: WorkloadIdentity | None) -> core.PodSpec:
-    """Return the pod with the token and the variables of an identity in all of its containers."""
+    """Return the pod with the token and variables of an identity."""
     if identity is None or not identity.environment:
         return pod
     assert not isinstance(pod.containers, UnsetType)

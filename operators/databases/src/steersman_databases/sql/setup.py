@@ -85,7 +85,7 @@ def setup_databases(
         .needs(MySQLCluster, "delete")
         .needs(Secret, "get", "create", "patch", "delete")
         .needs(Job, "create", "delete")
-        .needs(ServiceAccount, "get", "create", "patch", "delete")
+        .needs(ServiceAccount, "get", "create", "patch")
         .needs(ConfigMap, "create", "patch", "delete")
         .needs(Backup, "get", "create", "delete")
         .needs(BackupStore, "get", "list", "watch")

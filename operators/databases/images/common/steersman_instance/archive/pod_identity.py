@@ -20,7 +20,7 @@ IDENTITY_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "s3": (*_REQUIRED["s3"], "AWS_REGION"),
     "azure": (*_REQUIRED["azure"], "AZURE_AUTHORITY_HOST"),
 }
-"""Variables that the operator sets in pods with a workload identity, by the kind of store."""
+"""Variables of pods with a workload identity, by the kind of store."""
 _METADATA_HOST = "metadata.google.internal"
 _METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/email"
 _METADATA_SECONDS = 3.0
@@ -30,7 +30,7 @@ _MAX_BYTES = 1024
 
 
 def require_pod_identity(store: Store, environment: Mapping[str, str] = os.environ) -> None:
-    """Reject a store that needs an identity which this pod does not have.
+    """Reject a store whose identity this pod does not have.
 
     Raises:
         ArchiveError: the pod was created before the store declared the identity.

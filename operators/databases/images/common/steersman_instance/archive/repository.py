@@ -106,7 +106,10 @@ class Repository:
         return [f"--repo1-path=/{self._store.root}", "--repo1-cipher-type=none"]
 
     def _owner(self, seconds: float, give_up: Callable[[], bool] | None) -> str:
-        """Return the content of ``steersman.json``; empty if it does not exist yet, or was deleted."""
+        """Return the content of ``steersman.json``.
+
+        It is empty if the object does not exist yet, or was deleted.
+        """
         options = [*self._unencrypted, "--ignore-missing", _IO_TIMEOUT]
         try:
             return self.run("repo-get", OWNERSHIP_FILE, options=options, seconds=seconds, give_up=give_up)

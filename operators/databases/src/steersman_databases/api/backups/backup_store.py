@@ -150,8 +150,8 @@ class StoreCredentials(FrozenStruct):
     secret_ref: StoreSecretReference | None = None
     """Secret with the credentials."""
     workload_identity: WorkloadIdentity | None = None
-    """Identity of the pods at the cloud provider. The operator itself has no access to such a store. A change restarts
-    the instances of clusters with this store."""
+    """Identity of the pods at the cloud provider. The operator itself has no access to such a store. A change
+    restarts the instances of clusters with this store."""
 
 
 class EncryptionKeyReference(FrozenStruct):

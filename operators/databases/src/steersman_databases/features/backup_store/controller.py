@@ -225,8 +225,8 @@ def _lock_condition(expected: int, locked: int | None, *, pods_only: bool) -> Co
             type=OBJECT_LOCK,
             status="Unknown",
             reason="NotVerified",
-            message="only pods have access to a store with workloadIdentity. Verify the object lock with the tools of the"
-            " cloud provider",
+            message="only pods have access to a store with workloadIdentity. Verify the object lock with the tools of"
+            " the cloud provider",
         )
     if locked is None:
         return Condition(

@@ -1,4 +1,4 @@
-"""Workload identity of the pods of a cluster, from the Secret of its object store."""
+"""Workload identity of the pods of a cluster."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def with_store_identity(
 
 
 async def with_present_identity(client: CachedClient, declared: DeclaredCluster) -> DeclaredCluster:
-    """Return the cluster with the workload identity of the store that its pods use now."""
+    """Return the cluster with the identity of its present Secret."""
     secret = await get_cached_or_live(client, Secret, declared.names.backup_secret)
     if secret is None or not belongs_to(secret, declared):
         return declared
@@ -49,7 +49,10 @@ async def with_present_identity(client: CachedClient, declared: DeclaredCluster)
 
 
 def identity_of_secret(secret: Secret) -> WorkloadIdentity | None:
-    """Return the identity that the store in a Secret needs. None for credentials in the Secret."""
+    """Return the identity for the store in a Secret.
+
+    None for credentials in the Secret.
+    """
     try:
         document = msgspec.json.decode(secret.data.get(_STORE_KEY, b""), type=dict[str, object])
     except (msgspec.DecodeError, RecursionError):
@@ -64,7 +67,9 @@ async def present_identity(client: CachedClient, key: ObjectKey) -> WorkloadIden
 
 
 def require_same_identity(declared: DeclaredCluster, document: Mapping[str, object]) -> None:
-    """Reject a store with another workload identity than that of the cluster's pods. A pod has only one.
+    """Reject a store with another workload identity.
+
+    A pod has only one.
 
     Raises:
         StoreProblem: the identities differ.
@@ -85,7 +90,10 @@ def _with(declared: DeclaredCluster, identity: WorkloadIdentity | None) -> Decla
 async def _identity_of_store(
     client: CachedClient, declared: DeclaredCluster, settings: BackupSettings
 ) -> WorkloadIdentity | None:
-    """Return the identity before the Secret exists, so that the first pods of a cluster already have it."""
+    """Return the declared identity.
+
+    The first pods of a cluster need it before the Secret exists.
+    """
     try:
         store = await find_store(client, settings.store_ref, declared.key.namespace)
         if store.spec.credentials.workload_identity is None:

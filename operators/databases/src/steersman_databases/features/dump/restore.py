@@ -178,9 +178,12 @@ class RestoreStage:
         return store, _own_path(namespace, store, status.path), status.backup_id
 
     async def _clean_up(self, database: Database) -> None:
-        """Delete the Job and the copy of the store's credentials."""
+        """Delete the Job and the copy of the store's credentials.
+
+        A ServiceAccount stays as long as the Database: the operator may not delete such objects.
+        """
         key = DatabaseNames(database.key).restore_job
-        for kind in (Job, ConfigMap, Secret, ServiceAccount):
+        for kind in (Job, ConfigMap, Secret):
             present = await self._client.get_or_none(kind, key)
             if present is not None and controls(database, present) and present.metadata.deletion_timestamp is None:
                 await self._client.delete(kind, key, uid=present.metadata.uid, propagation="Background")

@@ -140,7 +140,10 @@ class DumpStage:
         return await self._apply_store(database, document)
 
     async def _apply_store(self, database: Database, document: Mapping[str, object]) -> model.Condition | None:
-        """Apply the Secret of the store and, for a workload identity, the ServiceAccount of the Jobs."""
+        """Apply the Secret of the store.
+
+        A workload identity also needs the ServiceAccount of the Jobs.
+        """
         key, labels = DatabaseNames(database.key).dump_store, dump_labels(database)
         if (identity := identity_of_document(document)) is not None:
             account = await get_cached_or_live(self._client, ServiceAccount, key)
