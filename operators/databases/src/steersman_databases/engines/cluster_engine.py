@@ -103,9 +103,6 @@ class PodTemplateSettings:
     """User settings for pods, the same for each engine.
 
     A change takes effect when the pod is recreated.
-
-    Attributes:
-        identity: workload identity of pods that use the object store.
     """
 
     resources: ResourceRequirements
@@ -119,7 +116,7 @@ class PodTemplateSettings:
     priority_class: str = ""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
-    identity: WorkloadIdentity | None = None
+    identity: WorkloadIdentity | None = None  # of pods that use the object store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ def identity_of_secret(secret: Secret) -> WorkloadIdentity | None:
 
 
 async def present_identity(client: CachedClient, key: ObjectKey) -> WorkloadIdentity | None:
-    """Return the identity that the store in a Secret of the operator needs."""
+    """Return the identity for the store in a Secret of the operator."""
     secret = await get_cached_or_live(client, Secret, key)
     return None if secret is None else identity_of_secret(secret)
 
