@@ -48,7 +48,8 @@ DECLARED = {
 
 def _store(service: str, annotations: dict[str, str], **spec: Any) -> BackupStore:
     credentials = {"workloadIdentity": {"serviceAccountAnnotations": annotations}}
-    return store(**{**LOCATIONS[service], "credentials": credentials, **spec})
+    fields: dict[str, Any] = {**LOCATIONS[service], "credentials": credentials, **spec}
+    return store(**fields)
 
 
 def _access(service: str) -> StoreAccess:
