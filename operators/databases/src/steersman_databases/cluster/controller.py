@@ -45,6 +45,7 @@ from steersman_databases.engines.cluster_engine import DeclaredCluster
 from steersman_databases.engines.errors import EngineError, UnsupportedVersion
 from steersman_databases.engines.versions import image
 from steersman_databases.features.backup.progress import archiving_events
+from steersman_databases.features.backup_store.pod_identity import with_store_identity
 from steersman_databases.features.final_backup.stage import FinalBackup
 from steersman_databases.features.maintenance.fleet import turn_of
 from steersman_databases.features.maintenance.model import pending_disruptions, schedule_of
@@ -135,13 +136,13 @@ class ClusterReconciler(RequestReconciler[C]):
             report.conditions.set("Ready", False, *problem)
             return
         report.operator_image = image(self._engine_parts.engine.name, cluster.spec.version)
-        report.context = context = self._context_for(cluster, report.operator_image)
+        report.context = context = await self._context_for(cluster, report.operator_image)
         if context.declared.requests.paused:
             await self._reconcile_paused(context, cluster, report)
             return
         finalized = await add_finalizer(self.client, cluster, FINALIZER)
         if finalized is not cluster:
-            context = self._context_for(finalized, report.operator_image)
+            context = await self._context_for(finalized, report.operator_image)
         await self._reconcile_active(context, finalized, report)
 
     async def _unsupported(self, cluster: C) -> tuple[str, str] | None:
@@ -159,10 +160,11 @@ class ClusterReconciler(RequestReconciler[C]):
         name = conflicting.metadata.name
         return "NameConflict", f"an older {kind} {name} exists: names must be unique across cluster kinds"
 
-    def _context_for(self, cluster: C, operator_image: str) -> ClusterContext:
+    async def _context_for(self, cluster: C, operator_image: str) -> ClusterContext:
+        declared = declare(cluster, operator_image, cluster_domain=self._engine_parts.cluster_domain)
         return ClusterContext(
             cluster=cluster,
-            declared=declare(cluster, operator_image, cluster_domain=self._engine_parts.cluster_domain),
+            declared=await with_store_identity(self.client, declared, cluster.spec.backup),
             client=self.client,
             events=self.events,
             clock=self.runtime.clock,
@@ -230,7 +232,7 @@ class ClusterReconciler(RequestReconciler[C]):
 
     async def _delete(self, cluster: C, report: ReconcileResult) -> None:
         report.phase = "Deleting"
-        report.context = context = self._context_for(cluster, "")
+        report.context = context = await self._context_for(cluster, "")
         snapshot = await InstanceExecutor(
             context, self._engine_parts.engine, self._engine_parts.ha_backend
         ).observe_and_restore_labels()

@@ -22,6 +22,7 @@ from steersman.meta import ApplyConfiguration, ObjectKey, Quantity
 from .naming import ClusterNames, DcsConfigMaps
 from .parameter_trial import ParameterTrial
 from .sql.inspection import SecuredObject
+from .workload_identity import WorkloadIdentity
 
 SynchronousMode = Literal["Disabled", "Priority", "Quorum"]
 CLUSTER_DOMAIN = "cluster.local"
@@ -115,6 +116,7 @@ class PodTemplateSettings:
     priority_class: str = ""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    identity: WorkloadIdentity | None = None  # of pods that use the object store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

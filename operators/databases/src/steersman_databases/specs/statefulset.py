@@ -14,6 +14,7 @@ from steersman_databases.cluster.state import FENCED_INSTANCE, IMAGE
 from steersman_databases.core.labels import cluster_selector, instance_labels, instance_selector
 from steersman_databases.engines.cluster_engine import DeclaredCluster, PodContribution
 from steersman_databases.engines.naming import VERSION_LABEL
+from steersman_databases.engines.workload_identity import with_identity
 from steersman_databases.features.in_place_resize.model import declared_resources, is_guaranteed
 from steersman_databases.specs.scheduling import anti_affinity, to_apply, topology_spread, with_scheduling
 
@@ -89,6 +90,7 @@ def instance_pod(cluster: DeclaredCluster, instance: InstanceSettings, parts: Po
         )
         or UNSET,
     )
+    pod = with_identity(pod, cluster.pod_settings.identity)
     return with_scheduling(cluster.pod_settings, pod, _affinity(cluster))
 
 

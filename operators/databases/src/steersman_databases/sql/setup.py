@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TypeVar
 
 from steersman.api.batch_v1 import Job
-from steersman.api.core_v1 import ConfigMap, Event, Namespace, PersistentVolumeClaim, Pod, Secret, Service
+from steersman.api.core_v1 import (
+    ConfigMap,
+    Event,
+    Namespace,
+    PersistentVolumeClaim,
+    Pod,
+    Secret,
+    Service,
+    ServiceAccount,
+)
 from steersman.controller import (
     Builder,
     field_changed,
@@ -76,6 +85,7 @@ def setup_databases(
         .needs(MySQLCluster, "delete")
         .needs(Secret, "get", "create", "patch", "delete")
         .needs(Job, "create", "delete")
+        .needs(ServiceAccount, "get", "create", "patch")
         .needs(ConfigMap, "create", "patch", "delete")
         .needs(Backup, "get", "create", "delete")
         .needs(BackupStore, "get", "list", "watch")

@@ -50,7 +50,10 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Reason], ...] = (
     ),
     (re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist"), "BucketNotFound"),
     (
-        re.compile(r"InvalidAccessKeyId|SignatureDoesNotMatch|Access ?Denied|ExpiredToken|InvalidToken|\b40[13] \("),
+        re.compile(
+            r"InvalidAccessKeyId|SignatureDoesNotMatch|Access ?Denied|ExpiredToken|Invalid(Identity)?Token|AADSTS\d"
+            r"|\b40[13] \("
+        ),
         "CredentialsRejected",
     ),
     (
@@ -121,6 +124,11 @@ def describe(store: Store, reason: Reason, detail: str = "") -> str:
             return f"{place} cannot be reached. Check endpoint, DNS and network policies."
         case "StoreUnresponsive":
             return f"{place} accepts connections but does not respond in time."
+        case "CredentialsRejected" if store.workload_identity:
+            return (
+                f"{place} rejects the workload identity of this pod for bucket {store.bucket}. Check that its role"
+                " trusts the ServiceAccount of the pod, and may use the bucket."
+            )
         case "CredentialsRejected":
             return f"{place} rejects the credentials for bucket {store.bucket}. Check the BackupStore's credentials."
         case "BucketNotFound":

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING
 
 import obstore
 from obstore import exceptions
-from obstore.store import MemoryStore, S3Store
+from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from ..paths import PATHS, InstancePaths
 from .errors import ArchiveError, Reason, deletion_refused, describe
+from .pod_identity import require_pod_identity
 from .store_ca import write_ca
 from .store_file import Store
 
 if TYPE_CHECKING:
-    from obstore.store import S3Config  # exists for type checkers only
+    from obstore.store import AzureConfig, ClientConfig, RetryConfig, S3Config  # exist for type checkers only
 
 MAX_OBJECT_BYTES = 64 << 20
 _PAGE = 1000
@@ -35,12 +36,18 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Reason], ...] = (
     (re.compile(r"UnknownIssuer|invalid peer certificate|certificate", re.IGNORECASE), "CertificateNotTrusted"),
     (re.compile(r"StorageFull|QuotaExceeded|InsufficientStorage|\b507\b|No space left|NoSpace"), "StoreFull"),
     (
-        re.compile(r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|InvalidToken|\b40[13]\b"),
+        re.compile(
+            r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|Invalid(Identity)?Token|AADSTS\d"
+            r"|\b40[13]\b"
+        ),
         "CredentialsRejected",
     ),
     (re.compile(r"NoSuchBucket"), "BucketNotFound"),
     (re.compile(r"timed out|timeout|\b(408|429|50[0234])\b", re.IGNORECASE), "StoreUnresponsive"),
 )
+
+
+_Client = S3Store | GCSStore | AzureStore | MemoryStore
 
 
 class ObjectNotFound(Exception):
@@ -60,7 +67,7 @@ class Objects:
         client: obstore's store; made from `store` where it is None.
     """
 
-    def __init__(self, store: Store, root: str, client: S3Store | MemoryStore) -> None:
+    def __init__(self, store: Store, root: str, client: _Client) -> None:
         self._store, self._root, self._client = store, root, client
 
     def create(self, name: str, content: bytes) -> None:
@@ -145,25 +152,51 @@ def open_objects(store: Store, directory: str, paths: InstancePaths = PATHS) -> 
     The authority of a store is trusted by this whole process, which must use no other store.
 
     Raises:
-        ArchiveError: MySQL's archive does not support this kind of store.
+        ArchiveError: the pod lacks the workload identity that the store needs.
     """
-    if store.service != "s3":
-        raise ArchiveError("InvalidStore", "Backups of MySQL need a store of type s3. Use another BackupStore.")
+    require_pod_identity(store)
     if store.ca:
         # The library has no option for it, and reads the variable when a client is made.
         os.environ["SSL_CERT_FILE"] = str(write_ca(store, paths))
-    client = S3Store(
-        store.bucket,
-        virtual_hosted_style_request=store.addressing == "VirtualHost",
-        client_options={
-            "connect_timeout": _CONNECT_TIMEOUT,
-            "timeout": _REQUEST_TIMEOUT,
-            "allow_http": store.endpoint.startswith("http://"),
-        },
-        retry_config={"max_retries": _MAX_RETRIES, "retry_timeout": _RETRY_TIMEOUT},
-        config=_config(store),
-    )
+    client = _open(store)
     return Objects(store, f"{store.root}/{directory}".rstrip("/"), client)
+
+
+def _open(store: Store) -> _Client:
+    options: ClientConfig = {
+        "connect_timeout": _CONNECT_TIMEOUT,
+        "timeout": _REQUEST_TIMEOUT,
+        "allow_http": store.endpoint.startswith("http://"),
+    }
+    retry: RetryConfig = {"max_retries": _MAX_RETRIES, "retry_timeout": _RETRY_TIMEOUT}
+    # Without credentials of the store the clients use the variables of the workload identity.
+    match store.service:
+        case "s3":
+            return S3Store(
+                store.bucket,
+                virtual_hosted_style_request=store.addressing == "VirtualHost",
+                client_options=options,
+                retry_config=retry,
+                config=_config(store),
+            )
+        case "gcs":
+            key = store.secret_access_key
+            return GCSStore(
+                store.bucket,
+                config={"service_account_key": key} if key else None,
+                client_options=options,
+                retry_config=retry,
+            )
+        case "azure":
+            account: AzureConfig = {"account_name": store.account}
+            if store.secret_access_key:
+                account["account_key"] = store.secret_access_key
+            return AzureStore(
+                store.bucket,
+                config=account,
+                client_options=options,
+                retry_config=retry,
+            )
 
 
 def _config(store: Store) -> S3Config:

@@ -1,15 +1,17 @@
 """Owner of a cluster's path in the object store.
 
-The operator creates ``steersman.json`` once.
+``steersman.json`` is created once: by the operator, or by the pods if the operator has no access to the store.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any, cast
 
 from ..paths import PATHS, InstancePaths
 from .errors import ArchiveError, describe
+from .pod_identity import require_gcp_account
 from .store_file import Store
 
 OWNERSHIP_FILE = "steersman.json"
@@ -33,15 +35,37 @@ def require_owner(store: Store, content: str) -> None:
         raise ArchiveError(reason, describe(store, reason))
 
 
+def claims_path(store: Store) -> bool:
+    """Return True if the pods of this store create ``steersman.json``."""
+    return store.workload_identity and bool(store.cluster_uid)
+
+
+def ownership_content(store: Store) -> bytes:
+    """Return the content of ``steersman.json`` for the cluster of this store. The operator writes the same."""
+    document = {
+        "format": 1,
+        "engine": store.engine,
+        "cluster_uid": store.cluster_uid,
+        "key_fingerprint": store.key_fingerprint,
+    }
+    return json.dumps(document, sort_keys=True).encode() + b"\n"
+
+
 def check_owner(store: Store, paths: InstancePaths = PATHS) -> None:
     """Read ``steersman.json`` with the client of MySQL's archive. Raises ArchiveError as `require_owner` does."""
     # The library is large, and PostgreSQL's archive command starts for each file.
-    from .objects import ObjectNotFound, open_objects
+    from .objects import ObjectExists, ObjectNotFound, open_objects
 
+    require_gcp_account(store)
+    objects = open_objects(store, "", paths)
     try:
-        content = open_objects(store, "", paths).read(OWNERSHIP_FILE)
-    except ObjectNotFound:  # the operator has not created it yet, or it was deleted
-        return
+        content = objects.read(OWNERSHIP_FILE)
+    except ObjectNotFound:  # not created yet, or it was deleted
+        if not claims_path(store):
+            return
+        with contextlib.suppress(ObjectExists):
+            objects.create(OWNERSHIP_FILE, ownership_content(store))
+        content = objects.read(OWNERSHIP_FILE)
     require_owner(store, content.decode(errors="replace"))
 
 

@@ -6,7 +6,6 @@ one that a backup Job starts over the TLS server. Source: pgBackRest's configura
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -21,8 +20,6 @@ CLIENT_NAME = "steersman_backup"
 
 REPOSITORY_DIRECTORY = "pgbackrest"
 PROCESS_TIMEOUT_SECONDS = 5  # of one read or write of a socket in archive-push; longer deadlines are the caller's
-
-_KEY_TYPE_VARIABLES = {"AWS_WEB_IDENTITY_TOKEN_FILE": "web-id", "AWS_CONTAINER_CREDENTIALS_FULL_URI": "pod-id"}
 
 
 def configuration_directory(paths: InstancePaths = PATHS) -> Path:
@@ -50,18 +47,12 @@ def write_configuration(store: Store, paths: InstancePaths = PATHS) -> Path:
     return file
 
 
-def render_configuration(
-    store: Store, paths: InstancePaths = PATHS, environment: Mapping[str, str] = os.environ
-) -> str:
-    """Return the content of ``pgbackrest.conf``. It contains the credentials.
-
-    Args:
-        environment: of the pod, for the kind of its workload identity.
-    """
+def render_configuration(store: Store, paths: InstancePaths = PATHS) -> str:
+    """Return the content of ``pgbackrest.conf``. It contains the credentials."""
     directory = configuration_directory(paths)
     options: dict[str, str] = {
         "repo1-path": f"/{store.root}/{REPOSITORY_DIRECTORY}",
-        **dict(_repository(store, directory, environment)),
+        **dict(_repository(store, directory)),
         **_encryption(store),
         # Small files share an object, and an incremental backup stores only changed blocks.
         "repo1-bundle": "y",
@@ -101,13 +92,13 @@ def _section(name: str, values: Mapping[str, str]) -> Iterator[str]:
     yield ""
 
 
-def _repository(store: Store, directory: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _repository(store: Store, directory: Path) -> Iterator[tuple[str, str]]:
     yield "repo1-type", store.service
     if store.ca:
         yield "repo1-storage-ca-file", str(directory / "store-ca.crt")
     match store.service:
         case "s3":
-            yield from _s3(store, environment)
+            yield from _s3(store)
         case "gcs":
             yield "repo1-gcs-bucket", store.bucket
             if store.workload_identity:
@@ -118,14 +109,12 @@ def _repository(store: Store, directory: Path, environment: Mapping[str, str]) -
         case "azure":
             yield "repo1-azure-container", store.bucket
             yield "repo1-azure-account", store.account
-            if store.workload_identity:
-                yield "repo1-azure-key-type", "auto"
-            else:
-                yield "repo1-azure-key-type", "shared"
-                yield "repo1-azure-key", store.secret_access_key
+            # The operator rejects workload identity: `auto` is the identity of the node.
+            yield "repo1-azure-key-type", "shared"
+            yield "repo1-azure-key", store.secret_access_key
 
 
-def _s3(store: Store, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _s3(store: Store) -> Iterator[tuple[str, str]]:
     yield "repo1-s3-bucket", store.bucket
     yield "repo1-s3-region", store.region
     yield "repo1-s3-endpoint", store.endpoint or f"s3.{store.region}.amazonaws.com"
@@ -133,8 +122,8 @@ def _s3(store: Store, environment: Mapping[str, str]) -> Iterator[tuple[str, str
     path_style = store.addressing == "Path" or (store.addressing == "Auto" and bool(store.endpoint))
     yield "repo1-s3-uri-style", "path" if path_style else "host"
     if store.workload_identity:
-        found = (kind for variable, kind in _KEY_TYPE_VARIABLES.items() if environment.get(variable))
-        yield "repo1-s3-key-type", next(found, "auto")
+        # Not `auto`, which is the identity of the node.
+        yield "repo1-s3-key-type", "web-id"
         return
     yield "repo1-s3-key", store.access_key_id
     yield "repo1-s3-key-secret", store.secret_access_key

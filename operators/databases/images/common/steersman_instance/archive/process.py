@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from ..paths import PATHS, InstancePaths
 from .errors import ArchiveError, classify, describe
 from .pgbackrest import STANZA, configuration_file, write_configuration
+from .pod_identity import require_pod_identity
 from .store_file import Store
 
 MAX_OUTPUT_BYTES = 32 << 20
@@ -41,6 +42,7 @@ def run_program(
     seconds: float,
     give_up: Callable[[], bool] | None = None,
     output: IO[bytes] | None = None,
+    content: IO[bytes] | None = None,
 ) -> Completed:
     """Run a program and end it with its children after a deadline.
 
@@ -48,12 +50,13 @@ def run_program(
         seconds: of the monotonic clock.
         give_up: evaluated four times a second; the program is ended as soon as it returns True.
         output: receives the standard output, which is then not in the result.
+        content: the standard input. Defaults to nothing.
     """
     # Files and not pipes: a child that outlives its parent would keep a pipe open.
     with tempfile.TemporaryFile() as captured, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             list(command),
-            stdin=subprocess.DEVNULL,
+            stdin=content or subprocess.DEVNULL,
             stdout=output or captured,
             stderr=errors,
             start_new_session=True,
@@ -72,6 +75,7 @@ def run_pgbackrest(
     seconds: float,
     options: Sequence[str] = (),
     give_up: Callable[[], bool] | None = None,
+    content: IO[bytes] | None = None,
     paths: InstancePaths = PATHS,
 ) -> str:
     """Run a command of pgBackRest with the rendered configuration. Return its standard output.
@@ -79,13 +83,15 @@ def run_pgbackrest(
     Args:
         command: such as ``archive-push``.
         options: such as ``--output=json``; none of them may be a secret.
+        content: the standard input. Defaults to nothing.
 
     Raises:
         ArchiveError: it failed, or the deadline passed.
     """
+    require_pod_identity(store)
     write_configuration(store, paths)
     config = ["--config", str(configuration_file(paths)), f"--stanza={STANZA}"]
-    done = run_program(["pgbackrest", *config, *options, command, *arguments], seconds, give_up)
+    done = run_program(["pgbackrest", *config, *options, command, *arguments], seconds, give_up, content=content)
     if done.code is None:
         reason = "StoreUnresponsive" if accepts_connections(store, give_up) else "StoreUnreachable"
         raise ArchiveError(reason, describe(store, reason))

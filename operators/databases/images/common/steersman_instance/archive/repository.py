@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from ..files import read_json, replace_file
 from ..paths import PATHS, InstancePaths
 from .errors import EXIT_ARCHIVE_DUPLICATE, ArchiveError
-from .ownership import OWNERSHIP_FILE, require_owner
+from .ownership import OWNERSHIP_FILE, claims_path, ownership_content, require_owner
 from .pgbackrest import PROCESS_TIMEOUT_SECONDS, STANZA
+from .pod_identity import require_gcp_account
 from .process import run_pgbackrest
 from .record import state_directory
 from .segments import directory_of, is_stored, newest_archive_id
@@ -83,15 +85,38 @@ class Repository:
 
         The source of a clone has one, for example.
         """
-        # The file is outside the repository and is not encrypted.
-        options = [f"--repo1-path=/{self._store.root}", "--repo1-cipher-type=none", "--ignore-missing", _IO_TIMEOUT]
-        try:
-            text = self.run("repo-get", OWNERSHIP_FILE, options=options, seconds=seconds, give_up=give_up)
-        except ArchiveError as error:
-            if error.code == 1:  # missing: the operator has not created it yet, or it was deleted
-                return
-            raise
+        require_gcp_account(self._store)
+        text = self._owner(seconds, give_up)
+        if not text and claims_path(self._store):
+            self.claim(seconds, give_up)
+            text = self._owner(seconds, give_up)
         require_owner(self._store, text)
+
+    def claim(self, seconds: float, give_up: Callable[[], bool] | None = None) -> None:
+        """Create ``steersman.json`` for this cluster."""
+        with tempfile.TemporaryFile() as content:
+            content.write(ownership_content(self._store))
+            content.seek(0)
+            options = [*self._unencrypted, _IO_TIMEOUT]
+            self.run("repo-put", OWNERSHIP_FILE, options=options, seconds=seconds, give_up=give_up, content=content)
+
+    @property
+    def _unencrypted(self) -> Sequence[str]:
+        # The file is outside the repository and is not encrypted.
+        return [f"--repo1-path=/{self._store.root}", "--repo1-cipher-type=none"]
+
+    def _owner(self, seconds: float, give_up: Callable[[], bool] | None) -> str:
+        """Return the content of ``steersman.json``.
+
+        It is empty if the object does not exist yet, or was deleted.
+        """
+        options = [*self._unencrypted, "--ignore-missing", _IO_TIMEOUT]
+        try:
+            return self.run("repo-get", OWNERSHIP_FILE, options=options, seconds=seconds, give_up=give_up)
+        except ArchiveError as error:
+            if error.code == 1:
+                return ""
+            raise
 
     def list(self, path: str, seconds: float, give_up: Callable[[], bool] | None = None) -> list[str]:
         """Return the names in a directory of the repository, if any."""
@@ -116,10 +141,18 @@ class Repository:
         seconds: float,
         options: Sequence[str] = (_IO_TIMEOUT,),
         give_up: Callable[[], bool] | None = None,
+        content: IO[bytes] | None = None,
     ) -> str:
         """Run a command of pgBackRest. Return its output."""
         return run_pgbackrest(
-            self._store, command, *arguments, seconds=seconds, options=options, give_up=give_up, paths=self._paths
+            self._store,
+            command,
+            *arguments,
+            seconds=seconds,
+            options=options,
+            give_up=give_up,
+            content=content,
+            paths=self._paths,
         )
 
 

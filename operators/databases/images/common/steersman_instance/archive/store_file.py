@@ -46,6 +46,7 @@ class Store:
         account: Azure's storage account.
         ca: PEM certificates that sign the endpoint's certificate; empty for the system's.
         access_key_id: empty with workload identity.
+        gcp_account: Google Cloud's service account of the workload identity; may be empty.
         passphrase: of client-side encryption; empty where encryption is disabled.
         interval_seconds: the longest time that a change may be missing in the archive.
     """
@@ -64,6 +65,7 @@ class Store:
     access_key_id: str = field(default="", repr=False)
     secret_access_key: str = field(default="", repr=False)
     session_token: str = field(default="", repr=False)
+    gcp_account: str = ""
     passphrase: str = field(default="", repr=False)
     immutability_days: int = 0
     interval_seconds: float = 60.0
@@ -157,6 +159,7 @@ def parse_store(fields: Mapping[str, Any]) -> Store:
         access_key_id=reader.text("accessKeyId"),
         secret_access_key=reader.text("secretAccessKey", limit=_MAX_SECRET, lines=service == "gcs"),
         session_token=reader.text("sessionToken", limit=_MAX_SECRET),
+        gcp_account=reader.annotation("iam.gke.io/gcp-service-account"),
         passphrase=reader.text("passphrase"),
         immutability_days=int(reader.number("immutabilityDays", 0, 36500, 0)),
         interval_seconds=reader.number("interval_seconds", 1, 86400, 60),
@@ -185,6 +188,10 @@ class _Fields:
         if _CONTROL.search(value.replace("\n", "").replace("\r", "") if lines else value):
             raise InvalidStoreFile(f"{name} must not contain control characters")
         return value
+
+    def annotation(self, name: str) -> str:
+        found: Any = self._fields.get("serviceAccountAnnotations")
+        return _Fields(cast("dict[str, Any]", found)).text(name) if isinstance(found, dict) else ""
 
     def choice(self, name: str, choices: tuple[str, ...], default: str | None = None) -> str:
         value: Any = self._fields.get(name)

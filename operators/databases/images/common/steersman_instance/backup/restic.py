@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from ..archive.errors import ArchiveError, Reason, classify, describe
+from ..archive.pod_identity import IDENTITY_VARIABLES, require_pod_identity
 from ..archive.store_ca import write_ca
 from ..archive.store_file import Store
 from ..files import replace_file
@@ -63,7 +64,7 @@ class Restic:
         paths: InstancePaths = PATHS,
     ) -> None:
         self._store, self._program, self._read_only = store, program, read_only
-        self._options, self._environment = _configure(store, directory, cache, paths)
+        self._options, self._environment = restic_environment(store, directory, cache, paths)
 
     def open(self) -> None:
         """Create a missing repository, and remove locks of killed Jobs.
@@ -205,37 +206,73 @@ class Restic:
         raise error
 
 
-def _configure(
+def restic_environment(
     store: Store, repository: str, cache: Path | None, paths: InstancePaths
 ) -> tuple[list[str], dict[str, str]]:
-    """Write the files with secrets. Return global options and environment."""
-    if store.service != "s3":
-        raise ArchiveError(
-            "InvalidStore", "Backups of MySQL and dumps need a store of type s3. Use another BackupStore."
-        )
+    """Write the files with secrets. Return global options and environment.
+
+    Raises:
+        ArchiveError: the pod lacks the workload identity that the store needs.
+    """
+    require_pod_identity(store)
     directory = paths.backup_run / "restic"
-    password, keys = directory / "password", directory / "credentials"
+    password = directory / "password"
     replace_file(password, store.passphrase or _DISABLED_PASSPHRASE)
-    endpoint = store.endpoint or f"https://s3.{store.region}.amazonaws.com"
     options = [
-        f"--repo=s3:{endpoint}/{store.bucket}/{store.root}/{repository}",
+        *_repository(store, repository),
         f"--password-file={password}",
-        f"--option=s3.region={store.region}",
-        f"--option=s3.bucket-lookup={_LOOKUPS[store.addressing]}",
         f"--cache-dir={cache}" if cache else "--no-cache",
     ]
     if store.ca:
         options.append(f"--cacert={write_ca(store, paths)}")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "RESTIC_"))}
-    if store.access_key_id:
-        lines = ["[default]", f"aws_access_key_id = {store.access_key_id}"]
-        lines.append(f"aws_secret_access_key = {store.secret_access_key}")
-        lines += [f"aws_session_token = {store.session_token}"] if store.session_token else []
-        replace_file(keys, "\n".join((*lines, "")))
-        environment["AWS_SHARED_CREDENTIALS_FILE"] = str(keys)
-    else:
-        environment |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    return options, environment
+    # Credentials of the store must decide, and other variables could replace them.
+    kept = IDENTITY_VARIABLES.get(store.service, ()) if store.workload_identity else ()
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name in kept or not name.startswith(("AWS_", "AZURE_", "GOOGLE_", "RESTIC_"))
+    }
+    return options, environment | _credentials(store, directory)
+
+
+def _repository(store: Store, repository: str) -> list[str]:
+    match store.service:
+        case "s3":
+            endpoint = store.endpoint or f"https://s3.{store.region}.amazonaws.com"
+            return [
+                f"--repo=s3:{endpoint}/{store.bucket}/{store.root}/{repository}",
+                f"--option=s3.region={store.region}",
+                f"--option=s3.bucket-lookup={_LOOKUPS[store.addressing]}",
+            ]
+        case "gcs":
+            return [f"--repo=gs:{store.bucket}:/{store.root}/{repository}"]
+        case "azure":
+            return [f"--repo=azure:{store.bucket}:/{store.root}/{repository}"]
+
+
+def _credentials(store: Store, directory: Path) -> dict[str, str]:
+    """Write the credentials to a file. Return the variables that name it.
+
+    Raises:
+        ArchiveError: restic accepts these credentials only in its environment.
+    """
+    keys = directory / "credentials"
+    match store.service:
+        case "s3" if store.access_key_id:
+            lines = ["[default]", f"aws_access_key_id = {store.access_key_id}"]
+            lines.append(f"aws_secret_access_key = {store.secret_access_key}")
+            lines += [f"aws_session_token = {store.session_token}"] if store.session_token else []
+            replace_file(keys, "\n".join((*lines, "")))
+            return {"AWS_SHARED_CREDENTIALS_FILE": str(keys)}
+        case "gcs" if store.secret_access_key:
+            replace_file(keys, store.secret_access_key)
+            return {"GOOGLE_APPLICATION_CREDENTIALS": str(keys)}
+        case "azure":
+            if store.secret_access_key:
+                raise ArchiveError("InvalidStore", "MySQL and dumps need the workload identity of Azure.")
+            return {"AZURE_ACCOUNT_NAME": store.account}
+        case _:
+            return {}
 
 
 _LOOKUPS: Mapping[str, str] = {"Auto": "auto", "Path": "path", "VirtualHost": "dns"}

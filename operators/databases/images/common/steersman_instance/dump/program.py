@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ..archive.errors import ArchiveError
+from ..archive.pod_identity import require_gcp_account
 from ..archive.store_file import Store
 from ..backup.expiry import Retention
 from ..backup.restic import Restic
@@ -26,6 +27,7 @@ def require_login(login: Login | None, secret: str) -> Login:
 
 def open_dumps(store: Store, paths: InstancePaths, *, read_only: bool = False) -> DumpArchive:
     """Return the dumps in a path of a store. Raises ArchiveError."""
+    require_gcp_account(store)
     return DumpArchive(Restic(store, directory=DIRECTORY, read_only=read_only, paths=paths))
 
 

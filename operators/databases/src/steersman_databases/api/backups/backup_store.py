@@ -138,7 +138,9 @@ class WorkloadIdentity(FrozenStruct):
     service_account_annotations: Annotated[
         FrozenDict[str, Annotated[str, Field(max_length=1024)]], Field(max_properties=16)
     ] = FrozenDict()
-    """Annotations of the ServiceAccounts, such as eks.amazonaws.com/role-arn."""
+    """Annotations of the ServiceAccounts. S3 needs eks.amazonaws.com/role-arn. Azure needs
+    azure.workload.identity/client-id and azure.workload.identity/tenant-id. Google Cloud may have
+    iam.gke.io/gcp-service-account."""
 
 
 @schema(rules=[exactly_one_of("secretRef", "workloadIdentity")])
@@ -148,7 +150,8 @@ class StoreCredentials(FrozenStruct):
     secret_ref: StoreSecretReference | None = None
     """Secret with the credentials."""
     workload_identity: WorkloadIdentity | None = None
-    """Identity of the pods at the cloud provider. Not supported yet: the condition Ready says so."""
+    """Identity of the pods at the cloud provider. The operator itself has no access to such a store. A change
+    restarts the instances of clusters with this store."""
 
 
 class EncryptionKeyReference(FrozenStruct):
@@ -206,9 +209,10 @@ class BackupStoreSpec(Spec):
     s3: S3Location | None = None
     """Bucket of Amazon S3 or of a compatible object store."""
     gcs: GcsLocation | None = None
-    """Bucket of Google Cloud Storage. Pods do not support it yet: the condition Ready says so."""
+    """Bucket of Google Cloud Storage."""
     azure: AzureLocation | None = None
-    """Container of Azure Blob Storage. Pods do not support it yet: the condition Ready says so."""
+    """Container of Azure Blob Storage. PostgreSQL needs credentials.secretRef, MySQL and dumps need
+    credentials.workloadIdentity."""
     credentials: StoreCredentials
     """Credentials for the object store."""
     encryption: StoreEncryption = StoreEncryption()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping
 from typing import Any
@@ -41,10 +42,17 @@ def _declaration_hash(cluster: DeclaredCluster, image: str, *, resources: Any) -
         "labels": dict(pods.labels),
         "annotations": dict(pods.annotations),
         "restart": cluster.requests.restarted_at,
+        "identity": None if pods.identity is None else dict(pods.identity.environment),
     }
     # Undeclared fields are left out: a field of a later version would restart all pods.
     values = {key: value for key, value in declared.items() if value}
     return content_hash(values)
+
+
+def auxiliary_hash(cluster: DeclaredCluster, image: str) -> str:
+    """`restart_hash` of pods that do not use the object store."""
+    pods = dataclasses.replace(cluster.pod_settings, identity=None)
+    return restart_hash(dataclasses.replace(cluster, pod_settings=pods), image)
 
 
 def pull_hash(cluster: DeclaredCluster) -> str:

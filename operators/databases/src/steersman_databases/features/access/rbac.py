@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from steersman.api.apply import core, meta, rbac
@@ -22,12 +23,18 @@ from steersman_databases.engines.naming import ClusterNames
 T = TypeVar("T", bound=Object)
 
 
-def service_account(names: ClusterNames, labels: Mapping[str, str]) -> core.ServiceAccount:
+def service_account(
+    names: ClusterNames, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None
+) -> core.ServiceAccount:
     """Return the servers' account.
 
     Its token is mounted only in pods that need it.
+
+    Args:
+        annotations: of a workload identity.
     """
-    return core.ServiceAccount(metadata=_metadata(names, labels), automount_service_account_token=False)
+    metadata = msgspec.structs.replace(_metadata(names, labels), annotations=annotations or UNSET)
+    return core.ServiceAccount(metadata=metadata, automount_service_account_token=False)
 
 
 def role(

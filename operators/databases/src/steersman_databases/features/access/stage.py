@@ -62,7 +62,9 @@ class SupportingObjects:
             instances=instances,
             writable=self._declared.writable_services,
         )
-        await context.apply(ServiceAccount, rbac.service_account(names, labels))
+        identity = self._declared.pod_settings.identity
+        annotations = None if identity is None else identity.annotations
+        await context.apply(ServiceAccount, rbac.service_account(names, labels, annotations))
         await context.apply(Role, role)
         await context.apply(RoleBinding, rbac.role_binding(names, labels))
 

@@ -29,7 +29,7 @@ from steersman_databases.cluster.declared import declare, engine_of
 from steersman_databases.cluster.executor import CLUSTER_INDEX
 from steersman_databases.core.api_errors import is_namespace_terminating, is_rejection
 from steersman_databases.core.cached_reads import get_cached_or_live
-from steersman_databases.core.database_naming import TRACKING_LABEL
+from steersman_databases.core.database_naming import TRACKING_LABEL, DatabaseNames
 from steersman_databases.core.outcome import jittered, truncated
 from steersman_databases.engines.cluster_engine import CLUSTER_DOMAIN, DeclaredCluster
 from steersman_databases.engines.naming import ClusterNames
@@ -52,6 +52,7 @@ from steersman_databases.features.backup.queries import (
     store_of,
 )
 from steersman_databases.features.backup.specs import JobResult, job_state, result_of
+from steersman_databases.features.backup_store.pod_identity import present_identity
 from steersman_databases.features.dump.connection import connection_of
 from steersman_databases.features.dump.model import dump_blocker
 from steersman_databases.features.dump.specs import dump_job, dump_labels, dump_plan
@@ -196,7 +197,8 @@ class BackupReconciler(RequestReconciler[Backup]):
         if isinstance(cluster, Database):
             connection = connection_of(cluster)
             plan = dump_plan(cluster, settings, backup, connection, others)
-            job = dump_job(cluster, plan, connection)
+            identity = await present_identity(self.client, DatabaseNames(cluster.key).dump_store)
+            job = dump_job(cluster, plan, connection, identity)
             running = await start_dump_job(self.client, backup, plan, job, dump_labels(cluster))
         else:
             declared, pods = self._declare(cluster), await self._instances(cluster.key)

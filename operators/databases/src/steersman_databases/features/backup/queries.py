@@ -26,6 +26,7 @@ from steersman_databases.features.backup.specs import (
     job_state,
     program_job,
 )
+from steersman_databases.features.backup_store.pod_identity import with_present_identity
 
 BACKUP_INDEX = "cluster"
 """The index of ``Backup`` objects by their cluster or Database, see `cluster_index`."""
@@ -138,6 +139,7 @@ async def start_job(
     """
     if running := await running_job(client, declared, excluded, plan.key):
         return f"Job {running} runs first"
+    declared = await with_present_identity(client, declared)
     return await _create_job(client, owner, plan, program_job(declared, plan), job_config_map(declared, plan))
 
 

@@ -18,6 +18,7 @@ from steersman.meta import ObjectKey, is_true
 from steersman_databases.api.backups.backup_common import BackupJobSettings
 from steersman_databases.core.database_naming import MANAGED_BY
 from steersman_databases.engines.cluster_engine import DeclaredCluster
+from steersman_databases.engines.workload_identity import with_identity
 from steersman_databases.specs.scheduling import auxiliary_affinity, to_apply, with_scheduling
 from steersman_databases.specs.statefulset import SERVER_UID
 
@@ -224,8 +225,9 @@ def cluster_pod(cluster: DeclaredCluster, plan: JobPlan) -> core.PodSpec:
         "store": (STORE_MOUNT, secret_volume("store", names.backup_secret)),
         "client": (CLIENT_CERTIFICATE_MOUNT, secret_volume("client", names.backup_client_certificate)),
     }
-    pod = program_pod(plan, secrets, cluster.pod_settings.image_pull_policy, names.service_account.name)
     declared = cluster.pod_settings
+    pod = program_pod(plan, secrets, declared.image_pull_policy, names.service_account.name)
+    pod = with_identity(pod, declared.identity)
     pods = dataclasses.replace(
         declared,
         node_selector=settings.node_selector or declared.node_selector,

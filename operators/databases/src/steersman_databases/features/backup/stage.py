@@ -148,7 +148,7 @@ class BackupStage:
                     return problem
                 fingerprint = access.key_fingerprint
                 identity = ArchiveIdentity(engine=engine, cluster_uid=location.uid, key_fingerprint=fingerprint)
-                if self._services.claim_path is not None:
+                if self._services.claim_path is not None and not access.needs_identity:
                     await self._services.claim_path(access, location.path, identity)
         except StoreProblem as problem:
             return False, problem.reason, str(problem)

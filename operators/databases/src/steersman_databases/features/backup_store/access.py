@@ -6,6 +6,7 @@ The probe process imports this module. It must not import the framework, which w
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ class StoreAccess:
         ca: certificate authorities in PEM; empty for the public ones.
         access_key_id: S3 only.
         secret_access_key: S3: secret access key. GCS: service account key in JSON. Azure: access key of the account.
+        annotations: annotations of the pods' ServiceAccount for workload identity. None with credentials of a Secret.
         passphrase: encryption key; empty without encryption.
         immutability_days: expected object lock; 0 for none.
     """
@@ -57,6 +59,7 @@ class StoreAccess:
     access_key_id: str = field(default="", repr=False)
     secret_access_key: str = field(default="", repr=False)
     session_token: str = field(default="", repr=False)
+    annotations: Mapping[str, str] | None = None
     passphrase: str = field(default="", repr=False)
     immutability_days: int = 0
 
@@ -65,8 +68,13 @@ class StoreAccess:
         """Fingerprint of the encryption key; empty without encryption."""
         return key_fingerprint(self.passphrase) if self.passphrase else ""
 
+    @property
+    def needs_identity(self) -> bool:
+        """True if only pods with the identity of their ServiceAccount have access. The operator has none."""
+        return self.annotations is not None
+
     def pod_document(
-        self, *, engine: EngineName, path: str, cluster_uid: str, archive: ArchiveSettings
+        self, *, engine: EngineName, path: str, cluster_uid: str, archive: ArchiveSettings, dumps: bool = False
     ) -> dict[str, Any]:
         """Return the content of ``store.json`` for the pods of a cluster.
 
@@ -74,15 +82,12 @@ class StoreAccess:
             path: path of the archive below the prefix, as ``archive_path`` returns it.
             cluster_uid: ``metadata.uid`` of the cluster; empty for the source of a recovery whose cluster is unknown.
             archive: settings of the archive.
+            dumps: for dumps, which are restic's with each engine.
 
         Raises:
             StoreProblem: the pods of this engine cannot use this kind of object store.
         """
-        if engine == "mysql" and self.service != "s3":
-            raise StoreProblem(
-                "UnsupportedStore",
-                f"{self.service} is not supported for MySQL. Use a BackupStore with spec.s3",
-            )
+        self._require_support(pgbackrest=engine == "postgresql" and not dumps)
         return {
             "format": POD_FORMAT,
             "service": self.service,
@@ -103,7 +108,33 @@ class StoreAccess:
             "immutabilityDays": self.immutability_days,
             "interval_seconds": archive.interval_seconds(engine),
             "on_volume_full": archive.on_volume_full,
+            **({} if self.annotations is None else {"serviceAccountAnnotations": dict(self.annotations)}),
         }
+
+    def _require_support(self, *, pgbackrest: bool) -> None:
+        """Reject credentials that the program of the pods cannot use.
+
+        Args:
+            pgbackrest: the program is pgBackRest, otherwise restic.
+
+        Raises:
+            StoreProblem: the program cannot use these credentials.
+        """
+        if self.service != "azure":
+            return
+        if pgbackrest and self.needs_identity:
+            # Its managed identities are those of the node, which belong to no tenant.
+            raise StoreProblem(
+                "UnsupportedStore",
+                "spec.credentials.workloadIdentity: pgBackRest does not support the workload identity of Azure. Set"
+                " spec.credentials.secretRef",
+            )
+        if not pgbackrest and not self.needs_identity:
+            raise StoreProblem(
+                "UnsupportedStore",
+                "spec.credentials.secretRef: restic accepts the access key of Azure only in its environment, where it"
+                " is not secret. Set spec.credentials.workloadIdentity",
+            )
 
 
 def key_fingerprint(passphrase: str) -> str:

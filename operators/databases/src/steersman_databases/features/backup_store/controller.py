@@ -197,7 +197,8 @@ def _conditions(store: BackupStore, access: StoreAccess | None, report: ProbeRep
     if fingerprint:
         yield _key_condition(store, fingerprint)
     if store.spec.immutability is not None and report.ok:
-        yield _lock_condition(store.spec.immutability.days, report.locked_days)
+        pods_only = access is not None and access.needs_identity
+        yield _lock_condition(store.spec.immutability.days, report.locked_days, pods_only=pods_only)
     elif store.spec.immutability is None and find_condition(store.status.conditions, OBJECT_LOCK) is not None:
         yield Condition(type=OBJECT_LOCK, status="Unknown", reason="NotDeclared", message="")
 
@@ -218,7 +219,15 @@ def _key_condition(store: BackupStore, fingerprint: str) -> Condition:
     )
 
 
-def _lock_condition(expected: int, locked: int | None) -> Condition:
+def _lock_condition(expected: int, locked: int | None, *, pods_only: bool) -> Condition:
+    if pods_only:
+        return Condition(
+            type=OBJECT_LOCK,
+            status="Unknown",
+            reason="NotVerified",
+            message="only pods have access to a store with workloadIdentity. Verify the object lock with the tools of"
+            " the cloud provider",
+        )
     if locked is None:
         return Condition(
             type=OBJECT_LOCK,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from steersman.api.core_v1 import Secret
 from steersman.cache import CachedClient
@@ -16,6 +16,7 @@ from steersman_databases.api.secret_references import referenced_secrets
 from steersman_databases.core.cached_reads import get_cached_or_live
 from steersman_databases.engines.connection.input_limits import MAX_STORE_ENTRY_BYTES
 from steersman_databases.features.backup_store.access import StoreAccess, StoreProblem, key_fingerprint
+from steersman_databases.features.backup_store.identity import identity_annotations
 from steersman_databases.features.backup_store.secret_reader import SecretReader
 from steersman_databases.sql.tenancy import permits
 
@@ -53,7 +54,7 @@ async def load_access(secrets: SecretReader, store: BackupStore) -> StoreAccess:
 
     Raises:
         StoreProblem: a Secret does not exist (``SecretNotFound``) or has unusable content (``SecretInvalid``), or the
-            store declares what is not supported (``UnsupportedStore``).
+            store declares what is not supported (``UnsupportedStore``) or incomplete (``InvalidIdentity``).
     """
     names = {each.key for each in referenced_secrets(store)}
     if (key_secret := store.key_secret) is not None:
@@ -70,6 +71,7 @@ async def store_document(
     path: str,
     cluster_uid: str,
     archive: ArchiveSettings | None = None,
+    dumps: bool = False,
 ) -> dict[str, Any]:
     """Return the content of ``store.json`` for a path of a store.
 
@@ -80,7 +82,7 @@ async def store_document(
     """
     access = await load_access(secrets, store)
     return access.pod_document(
-        engine=engine, path=path, cluster_uid=cluster_uid, archive=archive or ArchiveSettings()
+        engine=engine, path=path, cluster_uid=cluster_uid, archive=archive or ArchiveSettings(), dumps=dumps
     )
 
 
@@ -94,13 +96,7 @@ def resolve_access(store: BackupStore, secrets: Mapping[str, Secret]) -> StoreAc
         StoreProblem: as ``load_access``.
     """
     spec, entries = store.spec, _Entries(secrets)
-    if spec.credentials.secret_ref is None:
-        raise StoreProblem(
-            "UnsupportedStore",
-            "spec.credentials.workloadIdentity is not supported yet. Set spec.credentials.secretRef",
-        )
-    reference, where = spec.credentials.secret_ref, "spec.credentials.secretRef"
-    secret_key = entries.text(where, reference.name, reference.secret_access_key_key, lines=spec.gcs is not None)
+    credentials = _credentials(store, entries)
     passphrase = _passphrase(store, entries)
     days = spec.immutability.days if spec.immutability is not None else 0
     if (s3 := spec.s3) is not None:
@@ -111,11 +107,7 @@ def resolve_access(store: BackupStore, secrets: Mapping[str, Secret]) -> StoreAc
             region=s3.region,
             addressing=s3.addressing,
             ca="" if s3.ca_secret_ref is None else entries.ca(s3.ca_secret_ref.name, s3.ca_secret_ref.key),
-            access_key_id=entries.text(where, reference.name, reference.access_key_id_key),
-            secret_access_key=secret_key,
-            session_token=""
-            if reference.session_token_key is None
-            else entries.text(where, reference.name, reference.session_token_key),
+            **credentials,
             passphrase=passphrase,
             immutability_days=days,
         )
@@ -124,7 +116,7 @@ def resolve_access(store: BackupStore, secrets: Mapping[str, Secret]) -> StoreAc
             service="gcs",
             bucket=gcs.bucket,
             prefix=gcs.prefix,
-            secret_access_key=secret_key,
+            **credentials,
             passphrase=passphrase,
             immutability_days=days,
         )
@@ -134,10 +126,34 @@ def resolve_access(store: BackupStore, secrets: Mapping[str, Secret]) -> StoreAc
         bucket=spec.azure.container,
         account=spec.azure.account,
         prefix=spec.azure.prefix,
-        secret_access_key=secret_key,
+        **credentials,
         passphrase=passphrase,
         immutability_days=days,
     )
+
+
+class _Credentials(TypedDict, total=False):
+    """Fields of ``StoreAccess`` with credentials."""
+
+    access_key_id: str
+    secret_access_key: str
+    session_token: str
+    annotations: Mapping[str, str]
+
+
+def _credentials(store: BackupStore, entries: _Entries) -> _Credentials:
+    reference, where = store.spec.credentials.secret_ref, "spec.credentials.secretRef"
+    if reference is None:
+        return {"annotations": identity_annotations(store)}
+    key = entries.text(where, reference.name, reference.secret_access_key_key, lines=store.spec.gcs is not None)
+    if store.spec.s3 is None:
+        return {"secret_access_key": key}
+    token_key = reference.session_token_key
+    return {
+        "access_key_id": entries.text(where, reference.name, reference.access_key_id_key),
+        "secret_access_key": key,
+        "session_token": "" if token_key is None else entries.text(where, reference.name, token_key),
+    }
 
 
 def _passphrase(store: BackupStore, entries: _Entries) -> str:

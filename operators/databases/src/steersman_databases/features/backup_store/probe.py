@@ -28,6 +28,14 @@ TIMEOUT_SECONDS = 20
 _MAX_REQUEST_BYTES = 1024 * 1024
 _MEMORY_BYTES = 512 * 1024 * 1024
 _CPU_SECONDS = 10
+_OF_PODS = (
+    "the endpoint responds. Pods verify the access with their workload identity, which the operator does not have:"
+    " see ContinuousArchiving of the clusters"
+)
+_NOT_LISTED = (
+    "spec.credentials.workloadIdentity belongs to the pods of clusters. List the bucket with the tools of the cloud"
+    " provider"
+)
 
 
 def main() -> None:
@@ -51,6 +59,8 @@ def _report(request: Mapping[str, Any]) -> ProbeReport:
     try:
         access = StoreAccess(**request["access"])
         skew = check_endpoint(access)
+        if access.needs_identity:
+            return ProbeReport(message=_OF_PODS, clock_skew_seconds=skew)
         objects = _objects(access)
         if request["operation"] == "claim":
             objects.claim(request["path"], request["identity"].encode())
@@ -89,7 +99,13 @@ def _objects(access: StoreAccess) -> StoreObjects:
     """Import obstore.
 
     It reads the certificate authorities from the environment at its first connection.
+
+    Raises:
+        StoreProblem: the store needs the identity of a pod. Without explicit credentials obstore would use those of
+            the operator, and read the store of a tenant with them.
     """
+    if access.needs_identity or not access.secret_access_key:
+        raise StoreProblem("UnsupportedStore", _NOT_LISTED)
     if access.ca:
         descriptor = os.memfd_create("ca", 0)
         os.write(descriptor, access.ca.encode())

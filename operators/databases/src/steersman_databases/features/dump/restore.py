@@ -12,7 +12,7 @@ from typing import cast
 
 from steersman.api.apply import batch
 from steersman.api.batch_v1 import Job
-from steersman.api.core_v1 import ConfigMap, Pod, Secret
+from steersman.api.core_v1 import ConfigMap, Pod, Secret, ServiceAccount
 from steersman.cache import CachedClient
 from steersman.controller import EventRecorder
 from steersman.errors import AlreadyExists, ApiError
@@ -26,6 +26,7 @@ from steersman_databases.cluster.status.pod_rejections import find_pod_rejection
 from steersman_databases.core.api_errors import is_rejection
 from steersman_databases.core.cached_reads import get_cached_or_live, get_live
 from steersman_databases.core.database_naming import DatabaseNames
+from steersman_databases.engines.workload_identity import identity_of_document
 from steersman_databases.features.backup.model import Condition
 from steersman_databases.features.backup.queries import controls
 from steersman_databases.features.backup.specs import JobPlan, JobResult, config_map_of, job_state, result_of
@@ -39,7 +40,7 @@ from steersman_databases.features.dump.connection import (
     import_connection,
 )
 from steersman_databases.features.dump.report import RECOVERED, is_restored
-from steersman_databases.features.dump.specs import dump_labels, load_job, load_plan, store_secret
+from steersman_databases.features.dump.specs import dump_labels, load_job, load_plan, store_account, store_secret
 
 
 class DumpSourceUnavailable(Exception):
@@ -84,7 +85,7 @@ class RestoreStage:
 
     async def _start(self, database: Database) -> Condition:
         key = DatabaseNames(database.key).restore_job
-        for kind in (ConfigMap, Secret):
+        for kind in (ConfigMap, Secret, ServiceAccount):
             present = await get_cached_or_live(self._client, kind, key)
             if present is not None and not controls(database, present):
                 name = kind.api_resource.kind
@@ -106,9 +107,11 @@ class RestoreStage:
         settings = None if database.spec.bootstrap is None else database.spec.bootstrap.recovery
         assert settings is not None
         store, path, backup_id = await self._source(database, settings)
-        document = await store_document(self._secrets, store, engine=database.engine, path=path, cluster_uid="")
-        plan = load_plan(database, connection, backup_id)
-        return await self._create(database, plan, load_job(database, plan, connection), document)
+        document = await store_document(
+            self._secrets, store, engine=database.engine, path=path, cluster_uid="", dumps=True
+        )
+        plan, identity = load_plan(database, connection, backup_id), identity_of_document(document)
+        return await self._create(database, plan, load_job(database, plan, connection, identity=identity), document)
 
     async def _create(
         self, database: Database, plan: JobPlan, job: batch.Job, store: Mapping[str, object] | None = None
@@ -118,6 +121,8 @@ class RestoreStage:
         try:
             if store is not None:
                 await self._client.apply(store_secret(plan.key, labels, store), owner=database)
+                if (identity := identity_of_document(store)) is not None:
+                    await self._client.apply(store_account(plan.key, labels, identity), owner=database)
             await self._client.apply(config_map_of(plan, labels), owner=database)
             with suppress(AlreadyExists):
                 # Not applied: nothing of a Job can be changed.
@@ -173,7 +178,10 @@ class RestoreStage:
         return store, _own_path(namespace, store, status.path), status.backup_id
 
     async def _clean_up(self, database: Database) -> None:
-        """Delete the Job and the copy of the store's credentials."""
+        """Delete the Job and the copy of the store's credentials.
+
+        A ServiceAccount stays as long as the Database: the operator may not delete such objects.
+        """
         key = DatabaseNames(database.key).restore_job
         for kind in (Job, ConfigMap, Secret):
             present = await self._client.get_or_none(kind, key)

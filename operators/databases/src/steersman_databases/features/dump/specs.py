@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from steersman.api.apply import batch, core, meta
 from steersman.api.core_v1 import ResourceRequirements
@@ -15,6 +16,7 @@ from steersman_databases.core.database_naming import MANAGED_BY, DatabaseNames
 from steersman_databases.engines.cluster_engine import DEFAULT_PULL_POLICY, PodTemplateSettings
 from steersman_databases.engines.naming import ClusterNames
 from steersman_databases.engines.versions import SUPPORTED_VERSIONS, image, version_tuple
+from steersman_databases.engines.workload_identity import WorkloadIdentity, with_identity
 from steersman_databases.features.backup.model import is_finished, trigger_of
 from steersman_databases.features.backup.specs import (
     STORE_MOUNT,
@@ -118,23 +120,46 @@ def load_plan(
     )
 
 
-def dump_job(database: Database, plan: JobPlan, connection: JobConnection) -> batch.Job:
-    """The Job of `dump_plan`, without an owner."""
+def dump_job(
+    database: Database, plan: JobPlan, connection: JobConnection, identity: WorkloadIdentity | None = None
+) -> batch.Job:
+    """The Job of `dump_plan`, without an owner.
+
+    Args:
+        identity: workload identity for the object store.
+    """
     store = secret_volume("store", DatabaseNames(database.key).dump_store)
-    return _job(database, plan, {"store": (STORE_MOUNT, store), "server": (SERVER_MOUNT, server_files(connection))})
+    volumes = {"store": (STORE_MOUNT, store), "server": (SERVER_MOUNT, server_files(connection))}
+    return _with_account(_job(database, plan, volumes), DatabaseNames(database.key).dump_store, identity)
 
 
 def load_job(
-    database: Database, plan: JobPlan, connection: JobConnection, source: JobConnection | None = None
+    database: Database,
+    plan: JobPlan,
+    connection: JobConnection,
+    source: JobConnection | None = None,
+    identity: WorkloadIdentity | None = None,
 ) -> batch.Job:
-    """The Job of `load_plan`, without an owner."""
+    """The Job of `load_plan`, without an owner.
+
+    Args:
+        identity: workload identity for the object store.
+    """
     store = (_SOURCE_MOUNT, secret_volume("source", plan.key))
     volumes = {
         "source": store if source is None else (IMPORT_MOUNT, server_files(source, "source")),
         "server": (SERVER_MOUNT, server_files(connection)),
         "owner": (_OWNER_MOUNT, owner_files(database)),
     }
-    return _job(database, plan, volumes)
+    return _with_account(_job(database, plan, volumes), plan.key, identity)
+
+
+def store_account(key: ObjectKey, labels: Mapping[str, str], identity: WorkloadIdentity) -> core.ServiceAccount:
+    """The ServiceAccount of Jobs with a workload identity, without an owner. It has no permissions."""
+    metadata = meta.ObjectMeta(
+        name=key.name, namespace=key.namespace, labels=labels, annotations=identity.annotations or UNSET
+    )
+    return core.ServiceAccount(metadata=metadata, automount_service_account_token=False)
 
 
 def store_secret(key: ObjectKey, labels: Mapping[str, str], document: Mapping[str, object]) -> core.Secret:
@@ -144,6 +169,18 @@ def store_secret(key: ObjectKey, labels: Mapping[str, str], document: Mapping[st
         type="Opaque",
         data={STORE_KEY: msgspec.json.encode(document, order="deterministic")},
     )
+
+
+def _with_account(job: batch.Job, account: ObjectKey, identity: WorkloadIdentity | None) -> batch.Job:
+    """Return the Job with the account and token of an identity."""
+    if identity is None:
+        return job
+    assert not isinstance(job.spec, UnsetType)
+    template = job.spec.template
+    assert not isinstance(template, UnsetType) and not isinstance(template.spec, UnsetType)
+    pod = msgspec.structs.replace(with_identity(template.spec, identity), service_account_name=account.name)
+    spec = msgspec.structs.replace(job.spec, template=msgspec.structs.replace(template, spec=pod))
+    return msgspec.structs.replace(job, spec=spec)
 
 
 def _job(database: Database, plan: JobPlan, volumes: Mapping[str, tuple[str, core.Volume]]) -> batch.Job:

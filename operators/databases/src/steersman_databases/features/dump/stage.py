@@ -12,7 +12,7 @@ from datetime import datetime
 
 import msgspec
 
-from steersman.api.core_v1 import Secret
+from steersman.api.core_v1 import Secret, ServiceAccount
 from steersman.cache import CachedClient
 from steersman.errors import AlreadyExists, ApiError
 from steersman.meta import ObjectKey
@@ -23,6 +23,7 @@ from steersman_databases.api.database import DumpStatus
 from steersman_databases.core.api_errors import is_rejection
 from steersman_databases.core.cached_reads import get_cached_or_live
 from steersman_databases.core.database_naming import DatabaseNames
+from steersman_databases.engines.workload_identity import identity_of_document
 from steersman_databases.features.backup import declared_backups, model
 from steersman_databases.features.backup.metrics import BackupMetrics
 from steersman_databases.features.backup.queries import BACKUP_INDEX, cluster_index, controls, store_of
@@ -34,7 +35,7 @@ from steersman_databases.features.backup_store.model import find_store, load_acc
 from steersman_databases.features.backup_store.secret_reader import SecretReader
 from steersman_databases.features.dump.connection import NotConnectable, connection_of
 from steersman_databases.features.dump.report import DumpReport
-from steersman_databases.features.dump.specs import STORE_KEY, dump_labels, store_secret
+from steersman_databases.features.dump.specs import STORE_KEY, dump_labels, store_account, store_secret
 
 _RETRY_SECONDS = 30.0
 """Interval of checks while dumps are not possible."""
@@ -123,22 +124,33 @@ class DumpStage:
             connection_of(database)
             store = await find_store(self._client, settings.store_ref, key.namespace)
             access = await load_access(self._secrets, store)
-            if access.service != "s3":
-                raise StoreProblem(
-                    "UnsupportedStore", f"{access.service} is not supported for dumps. Use a BackupStore with spec.s3"
-                )
-            document = access.pod_document(engine=engine, path=path, cluster_uid=uid, archive=settings.archive)
+            document = access.pod_document(
+                engine=engine, path=path, cluster_uid=uid, archive=settings.archive, dumps=True
+            )
             if not same_place(_document(present), document):
                 if (problem := not_ready(store)) is not None:
                     return problem
                 identity = ArchiveIdentity(engine=engine, cluster_uid=uid, key_fingerprint=access.key_fingerprint)
-                if self._claim_path is not None:
+                if self._claim_path is not None and not access.needs_identity:
                     await self._claim_path(access, path, identity)
         except StoreProblem as problem:
             return False, problem.reason, str(problem)
         except NotConnectable as error:
             return False, "ReferenceNotPermitted", str(error)
-        await self._client.apply(store_secret(key, dump_labels(database), document), owner=database)
+        return await self._apply_store(database, document)
+
+    async def _apply_store(self, database: Database, document: Mapping[str, object]) -> model.Condition | None:
+        """Apply the Secret of the store.
+
+        A workload identity also needs the ServiceAccount of the Jobs.
+        """
+        key, labels = DatabaseNames(database.key).dump_store, dump_labels(database)
+        if (identity := identity_of_document(document)) is not None:
+            account = await get_cached_or_live(self._client, ServiceAccount, key)
+            if account is not None and not controls(database, account):
+                return False, "NameConflict", f"ServiceAccount {key.name} exists and does not belong to this Database"
+            await self._client.apply(store_account(key, labels, identity), owner=database)
+        await self._client.apply(store_secret(key, labels, document), owner=database)
         return None
 
     async def _create_due(

@@ -18,7 +18,7 @@ from steersman.api.apply import apps, core, meta, networking, policy
 from steersman.api.apps_v1 import Deployment
 from steersman.meta import ObjectKey, to_builtins
 from steersman_databases.api.cluster_common import POOLER_VALUES, PoolerSettings
-from steersman_databases.cluster.rules.pod_hashes import restart_hash
+from steersman_databases.cluster.rules.pod_hashes import auxiliary_hash
 from steersman_databases.core.content_hash import content_hash
 from steersman_databases.core.database_naming import MANAGED_BY
 from steersman_databases.engines.cluster_engine import DeclaredCluster
@@ -139,7 +139,7 @@ def pooler_deployment(
         metadata=meta.TemplateMeta(labels=labels, annotations=annotations),
         spec=_pod(cluster, pooler, role, image),
     )
-    declared = [to_builtins(pooler), restart_hash(cluster, image), cluster.tls_required]
+    declared = [to_builtins(pooler), auxiliary_hash(cluster, image), cluster.tls_required]
     hashes = {DECLARED_HASH: content_hash(declared), TEMPLATE_HASH: content_hash(to_builtins(template))}
     return apps.Deployment(
         metadata=replace(_metadata(cluster, role), annotations=hashes),

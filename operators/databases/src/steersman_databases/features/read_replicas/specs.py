@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from steersman.api.apply import apps, core, meta
 from steersman.api.apps_v1 import StatefulSet
 from steersman.meta import ObjectKey, Quantity
-from steersman_databases.cluster.rules.pod_hashes import restart_hash
+from steersman_databases.cluster.rules.pod_hashes import auxiliary_hash
 from steersman_databases.cluster.state import RESTART_HASH
 from steersman_databases.core.database_naming import MANAGED_BY
 from steersman_databases.engines.cluster_engine import DeclaredCluster, PodContribution
@@ -134,7 +134,7 @@ def read_replica_statefulset(
                     annotations={
                         **cluster.pod_settings.annotations,
                         **job_hash(pod),
-                        RESTART_HASH: restart_hash(cluster, image),
+                        RESTART_HASH: auxiliary_hash(cluster, image),
                     },
                 ),
                 spec=pod,

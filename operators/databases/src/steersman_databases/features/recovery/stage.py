@@ -31,6 +31,7 @@ from steersman_databases.features.backup.instance_jobs import JobObservation, cr
 from steersman_databases.features.backup.specs import JobResult
 from steersman_databases.features.backup_store.access import StoreProblem
 from steersman_databases.features.backup_store.model import store_document
+from steersman_databases.features.backup_store.pod_identity import require_same_identity
 from steersman_databases.features.backup_store.secret_reader import SecretReader
 from steersman_databases.features.recovery.source import SourceUnavailable, resolve_source
 from steersman_databases.features.recovery.specs import recovery_plan, source_secret
@@ -94,6 +95,7 @@ class RecoveryStage:
                 path=source.path,
                 cluster_uid="",
             )
+            require_same_identity(declared, document)
         except (SourceUnavailable, StoreProblem) as unavailable:
             return self._fail(conditions, unavailable.reason, str(unavailable))
         plan = recovery_plan(declared, settings, self._cluster.spec.backup, source)

@@ -77,8 +77,8 @@ class BackupHarness(ClusterHarness):
             store_probe=ReachableStore(self.claims),
         )
 
-    async def create_store(self) -> None:
-        """Create the store with its Secrets, as reachable."""
+    async def create_store(self, **spec: Any) -> None:
+        """Create the store with its Secrets, as reachable. ``spec`` replaces fields of its spec."""
         for name, data in (
             ("keys", {"ACCESS_KEY_ID": b"id", "SECRET_ACCESS_KEY": b"k"}),
             ("key", {"passphrase": b"p"}),
@@ -86,7 +86,8 @@ class BackupHarness(ClusterHarness):
             metadata = meta.ObjectMeta(name=name, namespace=KEY.namespace)
             await self.client.apply(core.Secret(metadata=metadata, data=data))
         metadata = ObjectMeta(name="store", namespace=KEY.namespace)
-        await self.client.create(BackupStore(metadata=metadata, spec=decode_builtins(STORE, BackupStoreSpec)))
+        declared = decode_builtins({**STORE, **spec}, BackupStoreSpec)
+        await self.client.create(BackupStore(metadata=metadata, spec=declared))
 
     def now_text(self) -> str:
         """The present, as RFC 3339."""

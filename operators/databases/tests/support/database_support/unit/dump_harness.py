@@ -47,12 +47,13 @@ class DumpHarness(UsersHarness):
         """Adds the controllers, with a store in memory."""
         setup(manager, sql_engine_for=self.sql_engine, target=self.target, store_probe=ReachableStore(self.claims))
 
-    async def create_store(self) -> None:
-        """Create the store with its Secrets."""
+    async def create_store(self, **spec: Any) -> None:
+        """Create the store with its Secrets. ``spec`` replaces fields of its spec."""
         await self.secret("keys", {"ACCESS_KEY_ID": "id", "SECRET_ACCESS_KEY": "k"})
         await self.secret("key", {"passphrase": "p"})
         metadata = ObjectMeta(name="store", namespace=KEY.namespace)
-        await self.client.create(BackupStore(metadata=metadata, spec=decode_builtins(STORE, BackupStoreSpec)))
+        declared = decode_builtins({**STORE, **spec}, BackupStoreSpec)
+        await self.client.create(BackupStore(metadata=metadata, spec=declared))
 
     async def request(self, name: str, **fields: Any) -> Backup:
         """Create a ``Backup`` of the Database on demand."""

@@ -11,7 +11,15 @@ from steersman_instance.binlog.chunk_store import ChunkStore
 from steersman_instance.binlog.chunks import ChunkCipher
 
 STORE = parse_store(
-    {"format": 1, "engine": "mysql", "cluster_uid": "u", "path": "default/mysqlcluster.orders/u", "bucket": "backups"}
+    {
+        "format": 1,
+        "engine": "mysql",
+        "cluster_uid": "u",
+        "path": "default/mysqlcluster.orders/u",
+        "bucket": "backups",
+        "accessKeyId": "id",
+        "secretAccessKey": "key",
+    }
 )
 
 

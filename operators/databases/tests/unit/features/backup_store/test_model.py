@@ -117,13 +117,11 @@ def test_key_other_than_known_one_is_refused() -> None:
     assert reason == "WrongEncryptionKey" and key_fingerprint("correct horse") in message
 
 
-def test_unsupported_stores_are_refused() -> None:
-    assert _problem(store(credentials={"workloadIdentity": {}}))[0] == "UnsupportedStore"
+def test_other_services_are_resolved() -> None:
     access = resolve_access(store(s3=None, gcs={"bucket": "backups"}), SECRETS)
     assert access.service == "gcs"
-    with pytest.raises(StoreProblem, match="gcs is not supported for MySQL") as refused:
-        access.pod_document(engine="mysql", path="p", cluster_uid="u", archive=ArchiveSettings())
-    assert refused.value.reason == "UnsupportedStore"
+    document = access.pod_document(engine="mysql", path="p", cluster_uid="u", archive=ArchiveSettings())
+    assert (document["service"], document["secretAccessKey"]) == ("gcs", "hush")
     azure = resolve_access(store(s3=None, azure={"container": "backups", "account": "acc"}), SECRETS)
     assert (azure.service, azure.bucket, azure.account) == ("azure", "backups", "acc")
 

@@ -111,18 +111,10 @@ def test_configuration_is_private_and_complete(paths: InstancePaths) -> None:
     assert Path(ca).read_text() == FIELDS["ca"]
 
 
-@pytest.mark.parametrize(
-    ("environment", "key_type"),
-    [
-        ({}, "auto"),
-        ({"AWS_WEB_IDENTITY_TOKEN_FILE": "/token"}, "web-id"),
-        ({"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://169.254.170.23"}, "pod-id"),
-    ],
-)
-def test_workload_identity_uses_identity_of_pod(environment: dict[str, str], key_type: str) -> None:
+def test_workload_identity_is_never_that_of_node() -> None:
     store = parse_store({**FIELDS, "accessKeyId": "", "secretAccessKey": "", "endpoint": ""})
-    rendered = render_configuration(store, environment=environment)
-    assert f"repo1-s3-key-type={key_type}\n" in rendered
+    rendered = render_configuration(store)
+    assert "repo1-s3-key-type=web-id\n" in rendered
     assert "repo1-s3-key=" not in rendered
     assert "repo1-s3-uri-style=host\n" in rendered
 
