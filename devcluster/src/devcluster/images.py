@@ -12,7 +12,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from string import Template
 from typing import Annotated, Any
@@ -85,27 +86,33 @@ def _server_sources(engine: str) -> list[Path]:
     return [path for path in files if path.is_file() and path.parent.name != "__pycache__"]
 
 
-def _server_recipe(
-    reference: str, base: str, containerfile: str, arguments: Mapping[str, str] | None = None
-) -> Recipe:
-    path = IMAGES_DIRECTORY / containerfile
-    engine = path.parent.name
-    return Recipe(reference, base, path, IMAGES_DIRECTORY, arguments or {}, sources=lambda: _server_sources(engine))
+def _server_recipe(reference: str, base: str, engine: str, arguments: Mapping[str, str] | None = None) -> Recipe:
+    """Return the recipe of a server image, whose build context has the sources and the engine's pinned wheels."""
+
+    def gather(directory: Path, log: Path) -> None:
+        wheels.copy(_server_sources(engine), IMAGES_DIRECTORY, directory)
+        wheels.download(
+            IMAGES_DIRECTORY / engine / f"requirements-{engine}.txt", directory / "image-wheels", log
+        )
+
+    path = IMAGES_DIRECTORY / engine / "Containerfile"
+    sources = partial(_server_sources, engine)
+    return Recipe(reference, base, path, IMAGES_DIRECTORY, arguments or {}, sources, gather)
 
 
-def _gather_mysql(directory: Path, log: Path) -> None:
-    """Fill a build context with sources and wheels of the image."""
-    wheels.copy(_server_sources("mysql"), IMAGES_DIRECTORY, directory)
-    wheels.download(IMAGES_DIRECTORY / "mysql/requirements-mysql.txt", directory / "image-wheels", log)
+def _postgresql_recipe(major: str, release: str, *former: str) -> Recipe:
+    """Return the recipe of a major's image, or with `former` majors of the image that upgrades from them."""
+    name, base = "postgresql-upgrade" if former else "postgresql", f"docker.io/library/debian:{release}-slim"
+    arguments = {"RELEASE": release, "MAJOR": major, **({"FORMER": " ".join(former)} if former else {})}
+    return _server_recipe(f"steersman.dev/{name}:{major}", base, "postgresql", arguments)
 
 
-_POSTGRESQL = "postgresql/Containerfile"
-POSTGRESQL = _server_recipe("steersman.dev/postgresql:17", TRIXIE, _POSTGRESQL, {"MAJOR": "17"})
-POSTGRESQL_15 = _server_recipe("steersman.dev/postgresql:15", TRIXIE, _POSTGRESQL, {"MAJOR": "15"})
-UPGRADE_15_17 = _server_recipe(
-    "steersman.dev/postgresql-upgrade:15-17", TRIXIE, _POSTGRESQL, {"MAJOR": "17", "FORMER": "15"}
-)
-MYSQL = replace(_server_recipe("steersman.dev/mysql:9.7", SID, "mysql/Containerfile"), gather=_gather_mysql)
+POSTGRESQL = _postgresql_recipe("17", "trixie")
+POSTGRESQL_15 = _postgresql_recipe("15", "trixie")
+POSTGRESQL_18 = _postgresql_recipe("18", "forky")
+UPGRADE_TO_17 = _postgresql_recipe("17", "trixie", "15")
+UPGRADE_TO_18 = _postgresql_recipe("18", "forky", "15", "17")
+MYSQL = _server_recipe("steersman.dev/mysql:9.7", SID, "mysql")
 OPERATOR = Recipe(
     "steersman.dev/databases-operator:dev",
     TRIXIE,
@@ -338,7 +345,7 @@ def build_command(
 @app.command("list")
 def list_command() -> None:
     """Show the operator's images and which of them are built."""
-    for recipe in (POSTGRESQL, POSTGRESQL_15, UPGRADE_15_17, MYSQL, OPERATOR):
+    for recipe in (POSTGRESQL, POSTGRESQL_15, POSTGRESQL_18, UPGRADE_TO_17, UPGRADE_TO_18, MYSQL, OPERATOR):
         image = cached(recipe)
         typer.echo(f"{recipe.reference:<40} {image.archive if image else 'not built'}")
 

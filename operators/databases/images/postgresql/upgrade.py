@@ -36,6 +36,8 @@ EXIT_CODE_REJECTED = 3  # 1 is used by Python and steersman-start, 2 by argparse
 _SPARE_BYTES = 64 << 20  # bytes in addition to a copy
 _WAL_BYTES = 1 << 30  # bytes of WAL at most until a checkpoint: initdb's max_wal_size
 _MAX_MESSAGE_LENGTH = 3000  # bytes; the kubelet cuts at 4096
+_CHECKSUMS_BY_DEFAULT_SINCE = 18
+_STATISTICS_KEPT_SINCE = 18
 _ISOLATED_OPTIONS = "-c ssl=off -c synchronous_standby_names="
 # Logs go to stderr whatever the parameters say, and a trial start archives nothing.
 _LOG_OPTIONS = (
@@ -121,14 +123,16 @@ def parse_control_data(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, value in pairs}
 
 
-def initdb_options(control: Mapping[str, str]) -> list[str]:
-    """Return options of initdb. pg_upgrade copies locales and encoding itself."""
+def initdb_options(major: str, control: Mapping[str, str]) -> list[str]:
+    """Return options of the initdb of `major`. pg_upgrade copies locales and encoding itself."""
     size = int(control["Bytes per WAL segment"]) // (1024 * 1024)
     checksums = control.get("Data page checksum version", "0") != "0"
+    # From 18 on they are the default, and earlier versions do not know the option.
+    without = ["--no-data-checksums"] if int(major) >= _CHECKSUMS_BY_DEFAULT_SINCE else []
     return [
         *("--encoding=SQL_ASCII", "--locale=C", f"--username={ADMINISTRATOR}", "--no-instructions"),
         *("--auth-local=peer", "--auth-host=scram-sha-256", f"--wal-segsize={size}"),
-        *(["--data-checksums"] if checksums else []),
+        *(["--data-checksums"] if checksums else without),
     ]
 
 
@@ -160,7 +164,7 @@ def patroni_settings(major: str, known_parameters: Iterable[str]) -> ServerSetti
     the
     wrong type, and adjusts those out of bounds, but not on the command line.
 
-    Source: patroni/postgresql of 4.0.7, ConfigHandler.write_postgresql_conf and Postgresql.start.
+    Source: patroni/postgresql of 4.1.5, ConfigHandler.write_postgresql_conf and Postgresql.start.
     """
     # Only images contain Patroni, and only this function needs it.
     names = ("config", "collections", "postgresql.config", "postgresql.validator")
@@ -304,7 +308,7 @@ class VolumeUpgrade:
             self.major,
             "initdb",
             f"--pgdata={self.new}",
-            *initdb_options(self._control(previous)),
+            *initdb_options(self.major, self._control(previous)),
             *separate,
             *options,
         )
@@ -350,7 +354,8 @@ class VolumeUpgrade:
                 self._query(database, statement)
             reindexed += len(suspect)
         # Without clients the quick stages of --analyze-in-stages would only cost time.
-        self._run_program(self.major, "vacuumdb", "--all", "--analyze-only", "--quiet")
+        missing = ["--missing-stats-only"] if int(self.major) >= _STATISTICS_KEPT_SINCE else []
+        self._run_program(self.major, "vacuumdb", "--all", "--analyze-only", *missing, "--quiet")
         self._check(databases)
         self._stop(self.major, self.new)
         settings.write_bytes(kept)

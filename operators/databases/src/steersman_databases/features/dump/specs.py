@@ -110,7 +110,10 @@ def load_plan(
     return JobPlan(
         key=DatabaseNames(database.key).restore_job,
         subcommand="load",
-        image=client_image(database.engine),
+        # A server is as new as its source. A dump may be of newer programs.
+        image=client_image(database.engine)
+        if source is None or database.spec.version is None
+        else image(database.engine, database.spec.version),
         document=document,
         settings=BackupJobSettings() if database.spec.backup is None else database.spec.backup.jobs,
         component=_COMPONENT,

@@ -1,6 +1,6 @@
 """Patroni's configuration: the file of each member, and the shared dynamic configuration.
 
-Source of the names: Patroni 4.0's documentation, "YAML Configuration Settings" and "Dynamic Configuration
+Source of the names: Patroni 4.1's documentation, "YAML Configuration Settings" and "Dynamic Configuration
 Settings".
 """
 
