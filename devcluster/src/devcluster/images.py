@@ -87,13 +87,11 @@ def _server_sources(engine: str) -> list[Path]:
 
 
 def _server_recipe(reference: str, base: str, engine: str, arguments: Mapping[str, str] | None = None) -> Recipe:
-    """Return the recipe of a server image, whose build context has the sources and the engine's pinned wheels."""
+    """Return the recipe of a server image, with the engine's pinned wheels."""
 
     def gather(directory: Path, log: Path) -> None:
         wheels.copy(_server_sources(engine), IMAGES_DIRECTORY, directory)
-        wheels.download(
-            IMAGES_DIRECTORY / engine / f"requirements-{engine}.txt", directory / "image-wheels", log
-        )
+        wheels.download(IMAGES_DIRECTORY / engine / f"requirements-{engine}.txt", directory / "image-wheels", log)
 
     path = IMAGES_DIRECTORY / engine / "Containerfile"
     sources = partial(_server_sources, engine)
@@ -101,7 +99,7 @@ def _server_recipe(reference: str, base: str, engine: str, arguments: Mapping[st
 
 
 def _postgresql_recipe(major: str, release: str, *former: str) -> Recipe:
-    """Return the recipe of a major's image, or with `former` majors of the image that upgrades from them."""
+    """Return the recipe of a major, or of an upgrade from `former`."""
     name, base = "postgresql-upgrade" if former else "postgresql", f"docker.io/library/debian:{release}-slim"
     arguments = {"RELEASE": release, "MAJOR": major, **({"FORMER": " ".join(former)} if former else {})}
     return _server_recipe(f"steersman.dev/{name}:{major}", base, "postgresql", arguments)

@@ -36,8 +36,6 @@ EXIT_CODE_REJECTED = 3  # 1 is used by Python and steersman-start, 2 by argparse
 _SPARE_BYTES = 64 << 20  # bytes in addition to a copy
 _WAL_BYTES = 1 << 30  # bytes of WAL at most until a checkpoint: initdb's max_wal_size
 _MAX_MESSAGE_LENGTH = 3000  # bytes; the kubelet cuts at 4096
-_CHECKSUMS_BY_DEFAULT_SINCE = 18
-_STATISTICS_KEPT_SINCE = 18
 _ISOLATED_OPTIONS = "-c ssl=off -c synchronous_standby_names="
 # Logs go to stderr whatever the parameters say, and a trial start archives nothing.
 _LOG_OPTIONS = (
@@ -124,11 +122,10 @@ def parse_control_data(text: str) -> dict[str, str]:
 
 
 def initdb_options(major: str, control: Mapping[str, str]) -> list[str]:
-    """Return options of the initdb of `major`. pg_upgrade copies locales and encoding itself."""
+    """Return options of initdb. pg_upgrade copies locales and encoding itself."""
     size = int(control["Bytes per WAL segment"]) // (1024 * 1024)
     checksums = control.get("Data page checksum version", "0") != "0"
-    # From 18 on they are the default, and earlier versions do not know the option.
-    without = ["--no-data-checksums"] if int(major) >= _CHECKSUMS_BY_DEFAULT_SINCE else []
+    without = ["--no-data-checksums"] if int(major) >= 18 else []  # earlier versions lack the option
     return [
         *("--encoding=SQL_ASCII", "--locale=C", f"--username={ADMINISTRATOR}", "--no-instructions"),
         *("--auth-local=peer", "--auth-host=scram-sha-256", f"--wal-segsize={size}"),
@@ -161,12 +158,11 @@ def patroni_settings(major: str, known_parameters: Iterable[str]) -> ServerSetti
     """Return Patroni's settings for a server of `major`.
 
     Patroni's own code computes them from its stored configuration: it leaves out unknown parameters and values of
-    the
-    wrong type, and adjusts those out of bounds, but not on the command line.
+    the wrong type, and adjusts those out of bounds, but not on the command line.
 
     Source: patroni/postgresql of 4.1.5, ConfigHandler.write_postgresql_conf and Postgresql.start.
     """
-    # Only images contain Patroni, and only this function needs it.
+    # Only images contain Patroni.
     names = ("config", "collections", "postgresql.config", "postgresql.validator")
     config, collections, handler, validator = (import_module(f"patroni.{name}") for name in names)
     reported: Mapping[str, Any] = config.Config(str(CONFIGURATION))["postgresql"]
@@ -353,8 +349,8 @@ class VolumeUpgrade:
             for statement in [*suspect, *self._query(database, STALE_COLLATIONS)]:
                 self._query(database, statement)
             reindexed += len(suspect)
-        # Without clients the quick stages of --analyze-in-stages would only cost time.
-        missing = ["--missing-stats-only"] if int(self.major) >= _STATISTICS_KEPT_SINCE else []
+        # Without clients quick stages would only cost time. pg_upgrade of 18 keeps most statistics.
+        missing = ["--missing-stats-only"] if int(self.major) >= 18 else []
         self._run_program(self.major, "vacuumdb", "--all", "--analyze-only", *missing, "--quiet")
         self._check(databases)
         self._stop(self.major, self.new)

@@ -18,7 +18,7 @@ SUPPORTED_VERSIONS: Mapping[str, Mapping[str, str]] = {
 UPGRADE_IMAGES: Mapping[str, Mapping[str, str]] = {
     "postgresql": {version: f"steersman.dev/postgresql-upgrade:{version}" for version in ("17", "18")},
 }
-"""Engine name → desired version → image with the programs of that version and of all earlier ones."""
+"""Engine name → desired version → image with its programs and all earlier ones."""
 CONTRACTS = range(2)
 """Supported contracts of images: the newest one and the two before it.
 

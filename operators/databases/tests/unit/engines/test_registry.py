@@ -44,7 +44,9 @@ def test_unknown_engine_lists_known_engines() -> None:
 
 
 def test_unsupported_version_lists_supported_versions() -> None:
-    with pytest.raises(UnsupportedVersion, match=r'version "16" of postgresql is not supported\. Use "15" or "17" or "18"'):
+    with pytest.raises(
+        UnsupportedVersion, match=r'version "16" of postgresql is not supported\. Use "15" or "17" or "18"'
+    ):
         image("postgresql", "16", {})
 
 

@@ -231,7 +231,12 @@ def upgrade_volume(former: str = "15", major: str = "17", *options: str) -> Gene
         (directory / "driver.py").write_text(_DRIVER)
         administrator = pwd.getpwuid(UNPRIVILEGED_UID if os.getuid() == 0 else os.getuid()).pw_name
         made = UpgradeVolume(directory, administrator, former, major)
-        locale = ("--encoding=UTF8", *(options or ("--locale=C.UTF-8", "--data-checksums")), "--no-sync", "--auth=peer")
+        locale = (
+            "--encoding=UTF8",
+            *(options or ("--locale=C.UTF-8", "--data-checksums")),
+            "--no-sync",
+            "--auth=peer",
+        )
         initdb = str(made.programs(former) / "initdb")
         run([initdb, f"--pgdata={made.data}", f"--username={administrator}", *locale], directory)
         made.fill("CREATE TABLE book AS SELECT 'Ulysses'::text AS title")
