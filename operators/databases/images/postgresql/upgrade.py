@@ -95,8 +95,10 @@ WHERE datname = current_database() AND datcollversion IS DISTINCT FROM pg_databa
 """
 
 
-def missing_programs(major: str, extensions: Iterable[str], libraries: Iterable[str]) -> list[str]:
-    """Return messages about extensions and libraries that the image lacks."""
+def missing_programs(
+    major: str, extensions: Iterable[str], libraries: Iterable[str], options: Sequence[str] = ()
+) -> list[str]:
+    """Return messages about extensions, libraries and options of columns that the image lacks."""
     found = [
         f"extension {name} is not in the image for PostgreSQL {major}"
         for name in extensions
@@ -107,7 +109,11 @@ def missing_programs(major: str, extensions: Iterable[str], libraries: Iterable[
         # A library with its own path stays as it is.
         if not (PROGRAMS / major / "lib" / f"{file}.so").exists():
             found.append(f"library {name} is not in the image for PostgreSQL {major}")
-    return found
+    # A minor version may add an option, which an earlier minor version of the next major rejects.
+    server = (PROGRAMS / major / "bin/postgres").read_bytes() if options else b""
+    advice = "use an image with a later minor version"
+    unknown = [name for name in options if name.encode() not in server]
+    return found + [f"{name} of columns is unknown to its PostgreSQL {major}: {advice}" for name in unknown]
 
 
 def log(message: str) -> None:
@@ -162,7 +168,6 @@ def patroni_settings(major: str, known_parameters: Iterable[str]) -> ServerSetti
 
     Source: patroni/postgresql of 4.1.5, ConfigHandler.write_postgresql_conf and Postgresql.start.
     """
-    # Only images contain Patroni.
     names = ("config", "collections", "postgresql.config", "postgresql.validator")
     config, collections, handler, validator = (import_module(f"patroni.{name}") for name in names)
     reported: Mapping[str, Any] = config.Config(str(CONFIGURATION))["postgresql"]
@@ -300,14 +305,8 @@ class VolumeUpgrade:
 
     def _initdb(self, previous: str, *options: str) -> None:
         separate = [f"--waldir={WAL}/pg_wal.{self.major}"] if WAL.exists() else []
-        self._run_program(
-            self.major,
-            "initdb",
-            f"--pgdata={self.new}",
-            *initdb_options(self.major, self._control(previous)),
-            *separate,
-            *options,
-        )
+        kept = initdb_options(self.major, self._control(previous))
+        self._run_program(self.major, "initdb", f"--pgdata={self.new}", *kept, *separate, *options)
 
     def _run_pg_upgrade(self, previous: str) -> None:
         self._initdb(previous)
@@ -459,6 +458,7 @@ def main(arguments: Sequence[str]) -> str:
     offers = commands.add_parser("offers", help="look whether this image has what is used")
     offers.add_argument("--extension", action="append", default=[])
     offers.add_argument("--library", action="append", default=[])
+    offers.add_argument("--column-option", action="append", default=[])
     commands.add_parser("run", help="upgrade the data on the volume")
     commands.add_parser("forget", help="remove the previous data")
     given = parser.parse_args(arguments)
@@ -466,7 +466,7 @@ def main(arguments: Sequence[str]) -> str:
     if given.command == "forget":
         return remove_previous()
     if given.command == "offers":
-        if lacking := missing_programs(major, given.extension, given.library):
+        if lacking := missing_programs(major, given.extension, given.library, given.column_option):
             raise UpgradeRejected("; ".join(lacking))
         return "nothing is missing"
     return VolumeUpgrade(major).run()

@@ -19,6 +19,11 @@ UPGRADE_IMAGES: Mapping[str, Mapping[str, str]] = {
     "postgresql": {version: f"steersman.dev/postgresql-upgrade:{version}" for version in ("17", "18")},
 }
 """Engine name → desired version → image with its programs and all earlier ones."""
+CLIENT_VERSIONS: Mapping[str, str] = {"postgresql": "17", "mysql": "9.7"}
+"""Engine name → version whose client programs are used for servers of unknown version.
+
+Programs of 18 that are older than a server's minor version write statements that no server accepts.
+"""
 CONTRACTS = range(2)
 """Supported contracts of images: the newest one and the two before it.
 

@@ -35,6 +35,14 @@ WHERE relnamespace = 'public'::regnamespace AND relkind = 'i'
 STATISTICS = "SELECT string_agg(attname, ' ' ORDER BY attname) AS columns FROM pg_stats WHERE tablename = 'entry'"
 
 
+def require_compatible(volume: UpgradeVolume) -> None:
+    """Skip where 18 is of an earlier minor release than 17, and rejects options of its columns."""
+    found = volume.ask(volume.former, "SELECT string_agg(DISTINCT attoptions::text, ' ') FROM pg_attribute")
+    server = volume.programs("18").resolve() / "postgres.elf"
+    if "pg_attver" in found and b"pg_attver" not in server.read_bytes():
+        pytest.skip("PostgreSQL 18 of Debian forky is of an earlier minor release than 17 of trixie")
+
+
 def files(volume: UpgradeVolume, major: str) -> dict[str, str]:
     """The file of each index."""
     return dict(re.findall(r"(\w+) (\d+)[,\"]", volume.ask(major, FILES)))
@@ -53,6 +61,7 @@ def test_text_search_of_builtin_provider_is_rebuilt() -> None:
     options = ("--locale=C.UTF-8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
     with upgrade_volume("17", "18", *options) as volume:
         volume.fill(INDEXES)
+        require_compatible(volume)
         volume.give({"max_connections": "50"})
         assert rebuilt(volume) == {"due_collation", "due_trigrams", "due_words", "due_when_words"}
         assert "facts id plain usual who words" in volume.ask("18", STATISTICS), "the statistics are kept"
@@ -64,6 +73,7 @@ def test_text_search_of_c_library_is_kept() -> None:
     options = ("--locale=C.UTF-8", "--locale-provider=libc", "--data-checksums")
     with upgrade_volume("17", "18", *options) as volume:
         volume.fill(INDEXES)
+        require_compatible(volume)
         volume.give({"max_connections": "50"})
         assert rebuilt(volume) == {"due_collation"}
         assert 'data_checksums = "on"' in volume.ask("18", "SHOW data_checksums")

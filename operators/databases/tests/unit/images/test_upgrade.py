@@ -61,6 +61,15 @@ def test_missing_programs_are_named(volume: Path) -> None:
     ]
 
 
+def test_unknown_column_options_are_named(volume: Path) -> None:
+    server = volume.parent / "programs/18/bin/postgres"
+    server.parent.mkdir(parents=True)
+    server.write_bytes(b"\0n_distinct\0")
+    assert upgrade.missing_programs("18", [], [], ["n_distinct", "pg_attver"]) == [
+        "pg_attver of columns is unknown to its PostgreSQL 18: use an image with a later minor version"
+    ]
+
+
 def test_interrupted_rename_is_finished(volume: Path) -> None:
     (volume / "pgdata.15").mkdir()
     (volume / "pgdata.new").mkdir()

@@ -14,7 +14,7 @@ from steersman_databases.api.backups.backup_common import BackupJobSettings, Bac
 from steersman_databases.core.database_naming import MANAGED_BY, DatabaseNames
 from steersman_databases.engines.cluster_engine import DEFAULT_PULL_POLICY, PodTemplateSettings
 from steersman_databases.engines.naming import ClusterNames
-from steersman_databases.engines.versions import SUPPORTED_VERSIONS, image, version_tuple
+from steersman_databases.engines.versions import CLIENT_VERSIONS, image
 from steersman_databases.features.backup.model import is_finished, trigger_of
 from steersman_databases.features.backup.specs import (
     STORE_MOUNT,
@@ -47,8 +47,8 @@ def dump_labels(database: Database) -> dict[str, str]:
 
 
 def client_image(engine: str) -> str:
-    """Return the image with the newest client programs of an engine. They support older servers."""
-    return image(engine, max(SUPPORTED_VERSIONS[engine], key=version_tuple))
+    """Return the image whose client programs dump and restore databases of an engine."""
+    return image(engine, CLIENT_VERSIONS[engine])
 
 
 def dump_plan(
@@ -110,10 +110,7 @@ def load_plan(
     return JobPlan(
         key=DatabaseNames(database.key).restore_job,
         subcommand="load",
-        # A server is as new as its source. A dump may be of newer programs.
-        image=client_image(database.engine)
-        if source is None or database.spec.version is None
-        else image(database.engine, database.spec.version),
+        image=client_image(database.engine),
         document=document,
         settings=BackupJobSettings() if database.spec.backup is None else database.spec.backup.jobs,
         component=_COMPONENT,
