@@ -350,7 +350,7 @@ async def test_rolled_back_version_can_be_declared_again() -> None:
 
 @pytest.mark.requirement("overview/level-2-versions")
 @virtual_time
-@pytest.mark.parametrize("version", ["15", "16", "18"])
+@pytest.mark.parametrize("version", ["15", "16", "19"])
 async def test_unsupported_upgrade_path_is_rejected(version: str) -> None:
     world = ClusterHarness()
     async with world.operator():
