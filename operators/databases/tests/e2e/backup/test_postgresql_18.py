@@ -74,7 +74,15 @@ def test_upgraded_cluster_keeps_data_and_backups(nodes: NamespaceClient, store: 
     cluster.apply(backup=BACKUP)
     cluster.wait_reason("Archiving", "ContinuousArchiving", 240)
     cluster.apply(version="18")
-    cluster.until("18 serves", lambda: cluster.status.get("version", "").startswith("18."), 600)
+
+    def ended() -> str:
+        condition = nodes.condition(cluster.kind, cluster.name, "UpToDate")
+        serves = cluster.status.get("version", "").startswith("18.")
+        return "serves" if serves else condition["message"] * (condition.get("reason") == "PreCheckFailed")
+
+    if "pg_attver" in cluster.until("18 serves, or it is refused", ended, 600):
+        assert cluster.sql("SELECT count(*) FROM book", DATABASE) == "2000", "it still serves"
+        pytest.skip("PostgreSQL 18 of Debian forky is of an earlier minor release than 17 of trixie")
     cluster.wait_ready(seconds=400)
     after = {name: cluster.sql(FILE.format(name), DATABASE) for name in before}
     assert after["book_trigrams"] != before["book_trigrams"], "it was rebuilt"
