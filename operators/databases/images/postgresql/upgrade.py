@@ -98,7 +98,7 @@ WHERE datname = current_database() AND datcollversion IS DISTINCT FROM pg_databa
 def missing_programs(
     major: str, extensions: Iterable[str], libraries: Iterable[str], options: Sequence[str] = ()
 ) -> list[str]:
-    """Return messages about extensions, libraries and options of columns that the image lacks."""
+    """Return messages about what databases use and the image lacks."""
     found = [
         f"extension {name} is not in the image for PostgreSQL {major}"
         for name in extensions

@@ -20,7 +20,7 @@ UPGRADE_IMAGES: Mapping[str, Mapping[str, str]] = {
 }
 """Engine name → desired version → image with its programs and all earlier ones."""
 CLIENT_VERSIONS: Mapping[str, str] = {"postgresql": "17", "mysql": "9.7"}
-"""Engine name → version whose client programs are used for servers of unknown version.
+"""Engine name → version whose client programs dump and load.
 
 Programs of 18 that are older than a server's minor version write statements that no server accepts.
 """

@@ -47,7 +47,7 @@ def dump_labels(database: Database) -> dict[str, str]:
 
 
 def client_image(engine: str) -> str:
-    """Return the image whose client programs dump and restore databases of an engine."""
+    """Return the image with the client programs of an engine."""
     return image(engine, CLIENT_VERSIONS[engine])
 
 
