@@ -40,11 +40,11 @@ READ_AGAIN = [
 ]
 """Values that a server takes when it reads its files again, and with which it does not start."""
 READ_AGAIN_SINCE_18 = [
-    *READ_AGAIN[:4],
+    *READ_AGAIN[:3],
     ("ssl_groups", "X25519:P-0"),
     ("ssl_tls13_ciphers", "HIGH"),
 ]
-"""As `READ_AGAIN`. The last curve there is one of the groups."""
+"""As `READ_AGAIN`. Its curves are groups by now."""
 
 
 def is_18(server: RealPostgreSQLServer) -> bool:
