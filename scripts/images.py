@@ -10,15 +10,16 @@ import sys
 from pathlib import Path
 
 from devcluster.images import OPERATOR
-from steersman_databases.engines.versions import SUPPORTED_VERSIONS, UPGRADES
+from steersman_databases.engines.versions import SUPPORTED_VERSIONS, UPGRADE_IMAGES
 
 FILE = Path(__file__).parents[1] / "operators" / "databases" / "images.txt"
 
 
 def image_list() -> str:
     """Return the text of the file."""
-    servers = [image for versions in SUPPORTED_VERSIONS.values() for image in versions.values()]
-    return "".join(f"{image}\n" for image in sorted({OPERATOR.reference, *servers, *UPGRADES.values()}))
+    catalogs = (*SUPPORTED_VERSIONS.values(), *UPGRADE_IMAGES.values())
+    servers = {image for versions in catalogs for image in versions.values()}
+    return "".join(f"{image}\n" for image in sorted({OPERATOR.reference, *servers}))
 
 
 def main(file: Path = FILE) -> None:

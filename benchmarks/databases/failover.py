@@ -25,12 +25,12 @@ from benchmarks.measurement import Figure, Measurement
 from database_support.e2e.engines import POSTGRESQL as ENGINE
 from database_support.e2e.patroni_cluster import PatroniCluster, view, with_mode
 from database_support.nodes import lost_nodes
-from devcluster.images import POSTGRESQL, POSTGRESQL_15, ensure, load
+from devcluster.images import POSTGRESQL, POSTGRESQL_15, POSTGRESQL_18, ensure, load
 from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
 from steersman_databases.engines.cluster_engine import SynchronousMode
 
-RECIPES = {"17": POSTGRESQL, "15": POSTGRESQL_15}
+RECIPES = {"15": POSTGRESQL_15, "17": POSTGRESQL, "18": POSTGRESQL_18}
 VERSION = "17"
 RATE = 50.0  # rows per second
 MODES: tuple[SynchronousMode, ...] = ("Quorum", "Priority")

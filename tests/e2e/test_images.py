@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.images import MYSQL, POSTGRESQL, POSTGRESQL_15, Recipe, ensure
+from devcluster.images import MYSQL, POSTGRESQL, POSTGRESQL_15, POSTGRESQL_18, Recipe, ensure
 from devcluster.progress import Progress
 from framework_support.image_container import Container, Unpacked, unpack, writable
 
@@ -47,6 +47,7 @@ def _mysql(password: str, sql: str) -> tuple[list[str], list[str]]:
 ENGINES = {
     "postgresql": ServerEngine("postgres", "pgdata", _psql),
     "postgresql-15": ServerEngine("postgres", "pgdata", _psql),
+    "postgresql-18": ServerEngine("postgres", "pgdata", _psql),
     "mysql": ServerEngine("steersman_admin", "mysql", _mysql),
 }
 
@@ -80,7 +81,12 @@ class ImageServer:
         return done.returncode != 0 and any(word in done.stderr for word in AUTHENTICATION_ERRORS)
 
 
-RECIPES: dict[str, Recipe] = {"postgresql": POSTGRESQL, "postgresql-15": POSTGRESQL_15, "mysql": MYSQL}
+RECIPES: dict[str, Recipe] = {
+    "postgresql": POSTGRESQL,
+    "postgresql-15": POSTGRESQL_15,
+    "postgresql-18": POSTGRESQL_18,
+    "mysql": MYSQL,
+}
 
 
 @pytest.fixture(scope="module", params=RECIPES)

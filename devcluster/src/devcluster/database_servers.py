@@ -50,6 +50,14 @@ TRIXIE = ServerRelease(
     " 17.",
     "4",
 )
+FORKY = ServerRelease(
+    "forky",
+    "PostgreSQL 18",
+    ("postgresql-18",),
+    tuple(f"usr/lib/postgresql/18/bin/{name}" for name in _POSTGRESQL),
+    " 18.",
+    "1",
+)
 SID = ServerRelease(
     "sid",
     "MySQL 9.7",
@@ -67,7 +75,7 @@ PROMETHEUS = ServerRelease(
     " 2.53.",
     "prometheus-1",
 )
-RELEASES = (TRIXIE, SID, PROMETHEUS)
+RELEASES = (TRIXIE, FORKY, SID, PROMETHEUS)
 
 
 def root(release: ServerRelease) -> Path | None:

@@ -10,7 +10,7 @@ import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,8 +86,8 @@ def recipes_of(checkout: Path, suffix: str = "") -> tuple[Recipe, Recipe, Recipe
     """
     directory = checkout / _IMAGES
     return (
-        _postgresql_recipe(f"steersman.dev/postgresql{suffix}:17", directory, {"MAJOR": "17"}),
-        _mysql_recipe(f"steersman.dev/mysql{suffix}:9.7", directory),
+        _postgresql_recipe(directory, "17", "trixie", suffix=suffix),
+        _server_recipe(f"steersman.dev/mysql{suffix}:9.7", SID, directory, "mysql"),
         operator_recipe(f"steersman.dev/databases-operator{suffix}:dev", checkout),
     )
 
@@ -104,28 +104,34 @@ def operator_recipe(reference: str, checkout: Path) -> Recipe:
     )
 
 
-def _postgresql_recipe(reference: str, directory: Path, arguments: Mapping[str, str]) -> Recipe:
-    return Recipe(
-        reference,
-        TRIXIE,
-        directory / "postgresql/Containerfile",
-        directory,
-        arguments,
-        sources=lambda: _server_sources(directory, "postgresql"),
-    )
+def _postgresql_recipe(
+    directory: Path, major: str, release: str, former: Sequence[str] = (), suffix: str = ""
+) -> Recipe:
+    """Return the recipe of a major, or of an upgrade from `former`."""
+    name, base = "postgresql-upgrade" if former else "postgresql", f"docker.io/library/debian:{release}-slim"
+    arguments = {"RELEASE": release, "MAJOR": major, **({"FORMER": " ".join(former)} if former else {})}
+    return _server_recipe(f"steersman.dev/{name}{suffix}:{major}", base, directory, "postgresql", arguments)
 
 
-def _mysql_recipe(reference: str, images_directory: Path) -> Recipe:
+def _server_recipe(
+    reference: str, base: str, images_directory: Path, engine: str, arguments: Mapping[str, str] | None = None
+) -> Recipe:
+    """Return the recipe of a server image, with the engine's pinned wheels."""
+    requirements = images_directory / engine / f"requirements-{engine}.txt"
+
     def gather(directory: Path, log: Path) -> None:
-        wheels.copy(_server_sources(images_directory, "mysql"), images_directory, directory)
-        wheels.download(images_directory / "mysql/requirements-mysql.txt", directory / "image-wheels", log)
+        wheels.copy(_server_sources(images_directory, engine), images_directory, directory)
+        # The previous release may have no wheels.
+        if requirements.exists():
+            wheels.download(requirements, directory / "image-wheels", log)
 
     return Recipe(
         reference,
-        SID,
-        images_directory / "mysql/Containerfile",
+        base,
+        images_directory / engine / "Containerfile",
         images_directory,
-        sources=lambda: _server_sources(images_directory, "mysql"),
+        arguments or {},
+        sources=lambda: _server_sources(images_directory, engine),
         gather=gather,
     )
 
@@ -137,10 +143,10 @@ def _server_sources(directory: Path, engine: str) -> list[Path]:
 
 
 POSTGRESQL, MYSQL, OPERATOR = recipes_of(CHECKOUT)
-POSTGRESQL_15 = _postgresql_recipe("steersman.dev/postgresql:15", CHECKOUT / _IMAGES, {"MAJOR": "15"})
-UPGRADE_15_17 = _postgresql_recipe(
-    "steersman.dev/postgresql-upgrade:15-17", CHECKOUT / _IMAGES, {"MAJOR": "17", "FORMER": "15"}
-)
+POSTGRESQL_15 = _postgresql_recipe(CHECKOUT / _IMAGES, "15", "trixie")
+POSTGRESQL_18 = _postgresql_recipe(CHECKOUT / _IMAGES, "18", "forky")
+UPGRADE_TO_17 = _postgresql_recipe(CHECKOUT / _IMAGES, "17", "trixie", ["15"])
+UPGRADE_TO_18 = _postgresql_recipe(CHECKOUT / _IMAGES, "18", "forky", ["15", "17"])
 
 
 def cached(recipe: Recipe) -> Image | None:
@@ -365,7 +371,7 @@ def build_command(
 @app.command("list")
 def list_command() -> None:
     """Show the operator's images and which of them are built."""
-    for recipe in (POSTGRESQL, POSTGRESQL_15, UPGRADE_15_17, MYSQL, OPERATOR):
+    for recipe in (POSTGRESQL, POSTGRESQL_15, POSTGRESQL_18, UPGRADE_TO_17, UPGRADE_TO_18, MYSQL, OPERATOR):
         image = cached(recipe)
         typer.echo(f"{recipe.reference:<40} {image.archive if image else 'not built'}")
 

@@ -37,6 +37,7 @@ class _BaseSpec:
 _BASE_SPECS = {
     "docker.io/library/debian:bookworm-slim": _BaseSpec("bookworm"),
     "docker.io/library/debian:trixie-slim": _BaseSpec("trixie"),
+    "docker.io/library/debian:forky-slim": _BaseSpec("forky"),
     "docker.io/library/debian:sid-slim": _BaseSpec("sid"),
     # With Debian's Python; the official image has its own below /usr/local.
     "docker.io/library/python:3.13-slim": _BaseSpec("trixie", ("ca-certificates", "python3-venv")),

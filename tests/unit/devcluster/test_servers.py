@@ -22,11 +22,13 @@ from devcluster.progress import Progress
 LOADER = '#!/bin/sh\nshift 4\nexec "$@"\n'
 RELEASES = {
     "trixie": database_servers.TRIXIE,
+    "forky": database_servers.FORKY,
     "sid": database_servers.SID,
     "prometheus": database_servers.PROMETHEUS,
 }
 VERSIONS = {
     "trixie": "postgres (PostgreSQL) 17.6",
+    "forky": "postgres (PostgreSQL) 18.6",
     "sid": "mysqld  Ver 9.7.0 for Linux",
     "prometheus": "prometheus, version 2.53.3+ds1",
 }
@@ -97,7 +99,7 @@ def test_releases_are_unpacked_once_and_programs_run(mirror: FakeMmdebstrap) -> 
 def test_release_of_other_version_is_not_installed(mirror: FakeMmdebstrap, tmp_path: Path) -> None:
     mirror.contents["sid"] = lambda made: unpack(made, "sid", f"ls {tmp_path}; echo Ver 9.8.0")
     found, notes = ensure_releases()
-    assert found == ["trixie", "prometheus"]
+    assert found == ["trixie", "forky", "prometheus"]
     assert "MySQL 9.7 cannot be had" in notes
     assert "Ver 9.8.0" in notes
     assert "sid-1\n" not in notes
@@ -123,7 +125,7 @@ def test_unavailable_release_is_noted_and_retried_next_day(
     available, mirror.contents["sid"] = mirror.contents["sid"], contents
     for _ in range(2):
         found, notes = ensure_releases()
-        assert found == ["trixie", "prometheus"]
+        assert found == ["trixie", "forky", "prometheus"]
         assert "MySQL 9.7 cannot be had" in notes
     assert mirror.unpacked.count("sid") == 1
     mirror.contents["sid"] = available

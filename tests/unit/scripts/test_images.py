@@ -11,7 +11,7 @@ from scripts.images import FILE, image_list, main
 def test_image_list_is_current_and_complete() -> None:
     images = image_list().splitlines()
     assert FILE.read_text().splitlines() == images
-    assert {"steersman.dev/postgresql:17", "steersman.dev/postgresql-upgrade:15-17"} < set(images)
+    assert {"steersman.dev/postgresql:17", "steersman.dev/postgresql-upgrade:18"} < set(images)
     assert sum("operator" in image for image in images) == 1
 
 

@@ -16,6 +16,12 @@ WITH RECURSIVE doubtful_collation (oid) AS (
         ELSE c.collversion IS DISTINCT FROM pg_collation_actual_version(c.oid) END
 ), doubtful_default (oid) AS (
     SELECT oid FROM doubtful_collation WHERE oid = 'pg_catalog.default'::regcollation
+), doubtful_parser (oid) AS (
+    -- Up to 17, text search and pg_trgm take the C library's classes of characters, and from 18 on the default's.
+    SELECT 'tsvector'::regtype::oid FROM pg_database
+    WHERE datname = current_database() AND (
+        EXISTS (SELECT FROM doubtful_default)
+        OR datlocprovider = 'b' AND current_setting('server_version_num')::int >= 180000)
 ), part (whole, oid) AS (
     -- Of arrays and domains, ranges, multiranges, and of rows.
     SELECT oid, unnest(ARRAY[typelem, typbasetype]) FROM pg_type
@@ -27,7 +33,8 @@ WITH RECURSIVE doubtful_collation (oid) AS (
     -- Collations and types together: a number that means another one of the other kind costs no more than a rebuild.
     SELECT oid FROM doubtful_collation
     -- These have no collation, and their operators and functions take the database's.
-    UNION SELECT t.oid::oid FROM doubtful_default, unnest('{json,jsonb,jsonpath,tsvector,tsquery}'::regtype[]) t (oid)
+    UNION SELECT t.oid::oid FROM doubtful_default, unnest('{json,jsonb,jsonpath}'::regtype[]) t (oid)
+    UNION SELECT t.oid::oid FROM doubtful_parser, unnest('{tsvector,tsquery}'::regtype[]) t (oid)
     UNION SELECT part.whole FROM part JOIN doubtful ON part.oid = doubtful.oid
 ), used (indexrelid, oid) AS (
     SELECT indexrelid, unnest(indcollation)::text FROM pg_index
@@ -41,8 +48,8 @@ WITH RECURSIVE doubtful_collation (oid) AS (
     UNION ALL SELECT indexrelid, (regexp_matches(tree, ':[^ ]*(?:coll|typ)[^ ]* ([0-9]+)', 'g'))[1]
         FROM pg_index, concat(indexprs, indpred) tree
     -- Operator classes that are not built in may take the default for texts of any collation: those of pg_trgm do.
-    UNION ALL SELECT p.objid, doubtful_default.oid::text
-        FROM doubtful_default, pg_depend p JOIN pg_index i ON i.indexrelid = p.objid
+    UNION ALL SELECT p.objid, doubtful_parser.oid::text
+        FROM doubtful_parser, pg_depend p JOIN pg_index i ON i.indexrelid = p.objid
         WHERE p.classid = 'pg_class'::regclass AND p.refclassid = 'pg_opclass'::regclass
         AND EXISTS (SELECT 1 FROM unnest(i.indcollation) c (oid) WHERE c.oid <> 0)
 )

@@ -40,6 +40,9 @@ WATCHDOG = ("sh", "-c", "until steersman-watchdog; do sleep 1; done")
 WATCHDOG_DEVICE = RUN / "watchdog"
 CRASHES = RUN / "crashes.json"
 WATCHDOG_MARGIN = 3  # seconds between the watchdog and the end of the lock
+# Patroni asks all members at once, and runs one task besides: a cluster has up to nine instances.
+THREADS = 12
+REST_THREADS = 20  # clients of the REST API: kubelet, members, operator, metrics
 _WAIT_SECONDS = 60.0  # seconds until PostgreSQL must report why it does not start
 
 
@@ -62,7 +65,8 @@ def pod_configuration(environment: Mapping[str, str], version: str, cluster: str
             },
             "pre_promote": f"/usr/local/bin/steersman-room {cluster}",
         },
-        "restapi": {"connect_address": f"{host}:8008"},
+        "restapi": {"connect_address": f"{host}:8008", "thread_pool_size": REST_THREADS},
+        "thread_pool_size": THREADS,
         "watchdog": {
             "mode": "required",
             "driver": "testing",  # the one whose device is a pipe

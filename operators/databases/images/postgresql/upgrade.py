@@ -95,8 +95,10 @@ WHERE datname = current_database() AND datcollversion IS DISTINCT FROM pg_databa
 """
 
 
-def missing_programs(major: str, extensions: Iterable[str], libraries: Iterable[str]) -> list[str]:
-    """Return messages about extensions and libraries that the image lacks."""
+def missing_programs(
+    major: str, extensions: Iterable[str], libraries: Iterable[str], options: Sequence[str] = ()
+) -> list[str]:
+    """Return messages about what databases use and the image lacks."""
     found = [
         f"extension {name} is not in the image for PostgreSQL {major}"
         for name in extensions
@@ -107,7 +109,11 @@ def missing_programs(major: str, extensions: Iterable[str], libraries: Iterable[
         # A library with its own path stays as it is.
         if not (PROGRAMS / major / "lib" / f"{file}.so").exists():
             found.append(f"library {name} is not in the image for PostgreSQL {major}")
-    return found
+    # A minor version may add an option, which an earlier minor version of the next major rejects.
+    server = (PROGRAMS / major / "bin/postgres").read_bytes() if options else b""
+    advice = "use an image with a later minor version"
+    unknown = [name for name in options if name.encode() not in server]
+    return found + [f"{name} of columns is unknown to its PostgreSQL {major}: {advice}" for name in unknown]
 
 
 def log(message: str) -> None:
@@ -121,14 +127,15 @@ def parse_control_data(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, value in pairs}
 
 
-def initdb_options(control: Mapping[str, str]) -> list[str]:
+def initdb_options(major: str, control: Mapping[str, str]) -> list[str]:
     """Return options of initdb. pg_upgrade copies locales and encoding itself."""
     size = int(control["Bytes per WAL segment"]) // (1024 * 1024)
     checksums = control.get("Data page checksum version", "0") != "0"
+    without = ["--no-data-checksums"] if int(major) >= 18 else []  # earlier versions lack the option
     return [
         *("--encoding=SQL_ASCII", "--locale=C", f"--username={ADMINISTRATOR}", "--no-instructions"),
         *("--auth-local=peer", "--auth-host=scram-sha-256", f"--wal-segsize={size}"),
-        *(["--data-checksums"] if checksums else []),
+        *(["--data-checksums"] if checksums else without),
     ]
 
 
@@ -157,12 +164,10 @@ def patroni_settings(major: str, known_parameters: Iterable[str]) -> ServerSetti
     """Return Patroni's settings for a server of `major`.
 
     Patroni's own code computes them from its stored configuration: it leaves out unknown parameters and values of
-    the
-    wrong type, and adjusts those out of bounds, but not on the command line.
+    the wrong type, and adjusts those out of bounds, but not on the command line.
 
-    Source: patroni/postgresql of 4.0.7, ConfigHandler.write_postgresql_conf and Postgresql.start.
+    Source: patroni/postgresql of 4.1.5, ConfigHandler.write_postgresql_conf and Postgresql.start.
     """
-    # Only images contain Patroni, and only this function needs it.
     names = ("config", "collections", "postgresql.config", "postgresql.validator")
     config, collections, handler, validator = (import_module(f"patroni.{name}") for name in names)
     reported: Mapping[str, Any] = config.Config(str(CONFIGURATION))["postgresql"]
@@ -300,14 +305,8 @@ class VolumeUpgrade:
 
     def _initdb(self, previous: str, *options: str) -> None:
         separate = [f"--waldir={WAL}/pg_wal.{self.major}"] if WAL.exists() else []
-        self._run_program(
-            self.major,
-            "initdb",
-            f"--pgdata={self.new}",
-            *initdb_options(self._control(previous)),
-            *separate,
-            *options,
-        )
+        kept = initdb_options(self.major, self._control(previous))
+        self._run_program(self.major, "initdb", f"--pgdata={self.new}", *kept, *separate, *options)
 
     def _run_pg_upgrade(self, previous: str) -> None:
         self._initdb(previous)
@@ -349,8 +348,9 @@ class VolumeUpgrade:
             for statement in [*suspect, *self._query(database, STALE_COLLATIONS)]:
                 self._query(database, statement)
             reindexed += len(suspect)
-        # Without clients the quick stages of --analyze-in-stages would only cost time.
-        self._run_program(self.major, "vacuumdb", "--all", "--analyze-only", "--quiet")
+        # Without clients quick stages would only cost time. pg_upgrade of 18 keeps most statistics.
+        missing = ["--missing-stats-only"] if int(self.major) >= 18 else []
+        self._run_program(self.major, "vacuumdb", "--all", "--analyze-only", *missing, "--quiet")
         self._check(databases)
         self._stop(self.major, self.new)
         settings.write_bytes(kept)
@@ -458,6 +458,7 @@ def main(arguments: Sequence[str]) -> str:
     offers = commands.add_parser("offers", help="look whether this image has what is used")
     offers.add_argument("--extension", action="append", default=[])
     offers.add_argument("--library", action="append", default=[])
+    offers.add_argument("--column-option", action="append", default=[])
     commands.add_parser("run", help="upgrade the data on the volume")
     commands.add_parser("forget", help="remove the previous data")
     given = parser.parse_args(arguments)
@@ -465,7 +466,7 @@ def main(arguments: Sequence[str]) -> str:
     if given.command == "forget":
         return remove_previous()
     if given.command == "offers":
-        if lacking := missing_programs(major, given.extension, given.library):
+        if lacking := missing_programs(major, given.extension, given.library, given.column_option):
             raise UpgradeRejected("; ".join(lacking))
         return "nothing is missing"
     return VolumeUpgrade(major).run()

@@ -10,7 +10,7 @@ from database_support.e2e.cluster import ClusterUnderTest, NamespaceClient
 from database_support.e2e.database import DatabaseUnderTest
 from database_support.e2e.engines import POSTGRESQL, EngineCommands
 from database_support.e2e.external_server import ExternalServer
-from devcluster.images import POSTGRESQL_15, UPGRADE_15_17, ensure, load
+from devcluster.images import POSTGRESQL_15, UPGRADE_TO_17, ensure, load
 from devcluster.progress import Progress
 from devcluster.target import Target
 from framework_support.cluster_fixtures import bare_cluster, cluster, namespace, only_loopback
@@ -81,6 +81,6 @@ def place(cluster: Target, namespace: str) -> NamespaceClient:
 def place_of_15(place: NamespaceClient) -> NamespaceClient:
     """As ``place``, with the images of 15 and of its upgrade in the nodes."""
     if place.target.is_devcluster:
-        for recipe in (POSTGRESQL_15, UPGRADE_15_17):
+        for recipe in (POSTGRESQL_15, UPGRADE_TO_17):
             load(ensure(recipe, Progress()))
     return place

@@ -325,14 +325,14 @@ class PostgreSQLClusterSpec(ClusterSpec):
             pattern="^[1-9][0-9]$",
             rules=(
                 Rule(
-                    rule="self == oldSelf || self in ['15', '17']",
-                    message="version is not supported: set 15 or 17",
+                    rule="self == oldSelf || self in ['15', '17', '18']",
+                    message="version is not supported: set 15, 17 or 18",
                 ),
             ),
         ),
     ] = "17"
-    """Major version of PostgreSQL: 15 or 17. A higher version upgrades the data in place. A lower one is rejected,
-    unless the servers still run it."""
+    """Major version of PostgreSQL: 15, 17 or 18. A higher version upgrades the data in place. A lower one is
+    rejected, unless the servers still run it."""
     upgrade_image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """Image with the servers of both versions for a major upgrade. Defaults to the operator's image. If ``image``
     contains your own extensions, this image must contain them for both versions."""

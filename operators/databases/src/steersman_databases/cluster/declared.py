@@ -36,7 +36,7 @@ RESTARTED_AT_ANNOTATION = f"{GROUP}/restarted-at"
 DEFAULT_SLOTS = 10
 """Replication slots and WAL senders without a declared slot.
 
-Source: Patroni 4.0, "Dynamic Configuration Settings".
+Source: Patroni 4.1, "Dynamic Configuration Settings".
 """
 
 _RESOURCES = ResourceRequirements(

@@ -393,12 +393,14 @@ class UpgradeInventory:
     """Content of all databases that an upgrade has to migrate.
 
     The primary reports it. `problems` are sentences about content that cannot be migrated. `size` is in bytes.
+    `column_options` are the names of the storage options of columns.
     """
 
     problems: Sequence[str] = ()
     extensions: Sequence[str] = ()
     libraries: Sequence[str] = ()
     size: int = 0
+    column_options: Sequence[str] = ()
 
 
 class ClusterEngine(Protocol):

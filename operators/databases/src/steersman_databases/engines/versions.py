@@ -11,14 +11,19 @@ from collections.abc import Mapping
 from .errors import UnknownEngine, UnsupportedVersion
 
 SUPPORTED_VERSIONS: Mapping[str, Mapping[str, str]] = {
-    "postgresql": {"15": "steersman.dev/postgresql:15", "17": "steersman.dev/postgresql:17"},
+    "postgresql": {version: f"steersman.dev/postgresql:{version}" for version in ("15", "17", "18")},
     "mysql": {"9.7": "steersman.dev/mysql:9.7"},
 }
 """Engine name → version → image."""
-UPGRADES: Mapping[tuple[str, str, str], str] = {
-    ("postgresql", "15", "17"): "steersman.dev/postgresql-upgrade:15-17",
+UPGRADE_IMAGES: Mapping[str, Mapping[str, str]] = {
+    "postgresql": {version: f"steersman.dev/postgresql-upgrade:{version}" for version in ("17", "18")},
 }
-"""Engine, version of the data, desired version → image with both programs."""
+"""Engine name → desired version → image with its programs and all earlier ones."""
+CLIENT_VERSIONS: Mapping[str, str] = {"postgresql": "17", "mysql": "9.7"}
+"""Engine name → version whose client programs dump and load.
+
+Programs of 18 that are older than a server's minor version write statements that no server accepts.
+"""
 CONTRACTS = range(2)
 """Supported contracts of images: the newest one and the two before it.
 
@@ -49,10 +54,13 @@ def upgrade_image(
 ) -> str | None:
     """Return the image that upgrades data in place.
 
-    None if there is no such upgrade. `STEERSMAN_IMAGE_POSTGRESQL_15_17` overrides it, as with `image`.
+    None if there is no such upgrade. `STEERSMAN_IMAGE_POSTGRESQL_UPGRADE_17` overrides it, as with `image`.
     """
-    known = UPGRADES.get((engine, from_version, to_version))
-    return known and (environ.get(override_variable(engine, f"{from_version}-{to_version}")) or known)
+    known = UPGRADE_IMAGES.get(engine, {}).get(to_version)
+    is_earlier = version_tuple(from_version) < version_tuple(to_version)
+    if known is None or from_version not in SUPPORTED_VERSIONS[engine] or not is_earlier:
+        return None
+    return environ.get(override_variable(engine, f"upgrade-{to_version}")) or known
 
 
 def version_tuple(version: str) -> tuple[int, ...]:

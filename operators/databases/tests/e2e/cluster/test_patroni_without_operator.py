@@ -13,13 +13,13 @@ from database_support.e2e.field_watch import FOLLOWS, ROLE, FieldWatch, endpoint
 from database_support.e2e.patroni_cluster import PatroniCluster, view
 from database_support.nodes.packet_loss import without_api_server
 from devcluster.errors import CommandFailed
-from devcluster.images import POSTGRESQL, POSTGRESQL_15, ensure, load
+from devcluster.images import POSTGRESQL, POSTGRESQL_15, POSTGRESQL_18, ensure, load
 from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
 from steersman_databases.engines.postgresql.ha import patroni
 
 NAMESPACE = "e2e-patroni"
-RECIPES = {"17": POSTGRESQL, "15": POSTGRESQL_15}
+RECIPES = {"18": POSTGRESQL_18, "17": POSTGRESQL, "15": POSTGRESQL_15}
 # The second as one of `services.additional`, with role rw.
 WRITABLE = ("pg-rw", "shopfront")
 PEER = "sslrootcert=/etc/steersman/tls/ca.crt sslcert=/etc/steersman/peer/tls.crt sslkey=/etc/steersman/peer/tls.key"

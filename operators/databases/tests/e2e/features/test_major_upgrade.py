@@ -14,12 +14,12 @@ import pytest
 
 from database_support.e2e.cluster import SMALL_SPEC, ClusterUnderTest, NamespaceClient, SqlClient, WriteLog, writing
 from devcluster.errors import CommandFailed
-from devcluster.images import UPGRADE_15_17, tag
+from devcluster.images import UPGRADE_TO_17, tag
 from steersman_databases.engines.versions import upgrade_image
 
 HEALED_WITHIN = 30.0
 ROWS = 20000
-ANOTHER = "steersman.dev/postgresql-upgrade:15-17-other"
+ANOTHER = "steersman.dev/postgresql-upgrade:17-other"
 """What the operator would have upgrade the data, by another name."""
 SPEC = {
     **SMALL_SPEC,
@@ -82,7 +82,7 @@ STALE = "SELECT count(*) FROM pg_collation WHERE collversion <> pg_collation_act
 @pytest.fixture
 def ledger(place_of_15: NamespaceClient) -> ClusterUnderTest:
     if place_of_15.target.is_devcluster:
-        tag(UPGRADE_15_17.reference, ANOTHER)
+        tag(UPGRADE_TO_17.reference, ANOTHER)
     return ClusterUnderTest(place_of_15, "ledger", dict(SPEC))
 
 

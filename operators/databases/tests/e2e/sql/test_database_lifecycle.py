@@ -10,7 +10,7 @@ import yaml
 
 from database_support.e2e.database import DatabaseUnderTest
 from devcluster.errors import CommandFailed
-from devcluster.images import MYSQL, POSTGRESQL_15, UPGRADE_15_17, ensure, load
+from devcluster.images import MYSQL, POSTGRESQL_15, UPGRADE_TO_17, ensure, load
 from devcluster.progress import Progress
 from devcluster.target import wait_until
 
@@ -195,7 +195,7 @@ def growing(postgresql: DatabaseUnderTest) -> Generator[DatabaseUnderTest]:
     if not cluster.is_devcluster:
         yield postgresql
         return
-    for recipe in (POSTGRESQL_15, UPGRADE_15_17):
+    for recipe in (POSTGRESQL_15, UPGRADE_TO_17):
         load(ensure(recipe, Progress()))
     here = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     policy = {**LIMITED, "matchConstraints": {"namespaceSelector": here, "resourceRules": [CLAIMS]}}

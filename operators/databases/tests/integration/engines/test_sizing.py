@@ -24,9 +24,9 @@ POSTGRESQL: dict[str, Path] = {
 }
 
 
-def sized_postgresql(memory: int) -> Sequence[SizedParameter]:
-    resources = InstanceResources(memory=memory * _MIB, smallest_memory=memory * _MIB, cpus=9)
-    return list(postgresql_sizing.sized_parameters(resources, {}))
+def sized_postgresql(memory: int, version: str) -> Sequence[SizedParameter]:
+    resources = InstanceResources(memory=memory * _MIB, smallest_memory=memory * _MIB, cpus=16)
+    return list(postgresql_sizing.sized_parameters(resources, {}, int(version)))
 
 
 def sized_mysql(memory: int) -> Sequence[SizedParameter]:
@@ -38,7 +38,7 @@ def sized_mysql(memory: int) -> Sequence[SizedParameter]:
 @pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("name", POSTGRESQL)
 def test_postgresql_starts_with_sized_parameters(name: str, memory: int) -> None:
-    expected = sized_postgresql(memory)
+    expected = sized_postgresql(memory, name.removeprefix("postgresql-"))
     with contextmanager(start_postgresql)(POSTGRESQL[name], {one.name: one.value for one in expected}) as server:
         for one in expected:
             [(matches,)] = server.administer(

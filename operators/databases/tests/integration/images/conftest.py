@@ -6,10 +6,10 @@ from collections.abc import Generator
 
 import pytest
 
-from database_support.servers.upgrade_volume import UpgradeVolume, volume_of_15
+from database_support.servers.upgrade_volume import UpgradeVolume, upgrade_volume
 
 
 @pytest.fixture
 def volume() -> Generator[UpgradeVolume]:
-    with volume_of_15() as made:
+    with upgrade_volume() as made:
         yield made

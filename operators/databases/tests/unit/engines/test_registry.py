@@ -13,6 +13,7 @@ from steersman_databases.engines import (
 )
 from steersman_databases.engines.registry import SQL_ENGINES, sql_engine_named
 from steersman_databases.engines.sql.desired import DesiredUser
+from steersman_databases.engines.versions import upgrade_image
 
 
 def test_engines_have_versions_and_images() -> None:
@@ -27,6 +28,14 @@ def test_environment_overrides_image() -> None:
     assert image("mysql", "9.7", {"STEERSMAN_IMAGE_MYSQL_9_7": ""}) == "steersman.dev/mysql:9.7"
 
 
+def test_upgrade_image_has_all_earlier_versions() -> None:
+    for former in ("15", "17"):
+        assert upgrade_image("postgresql", former, "18", {}) == "steersman.dev/postgresql-upgrade:18"
+    assert upgrade_image("postgresql", "15", "17", {"STEERSMAN_IMAGE_POSTGRESQL_UPGRADE_17": "own"}) == "own"
+    for unsupported in (("postgresql", "18", "17"), ("postgresql", "16", "17"), ("mysql", "8.4", "9.7")):
+        assert upgrade_image(*unsupported, {}) is None
+
+
 def test_unknown_engine_lists_known_engines() -> None:
     with pytest.raises(UnknownEngine, match=r'"oracle" is not supported\. Use "mysql" or "postgresql"'):
         sql_engine_named("oracle")
@@ -35,7 +44,9 @@ def test_unknown_engine_lists_known_engines() -> None:
 
 
 def test_unsupported_version_lists_supported_versions() -> None:
-    with pytest.raises(UnsupportedVersion, match=r'version "16" of postgresql is not supported\. Use "15" or "17"'):
+    with pytest.raises(
+        UnsupportedVersion, match=r'version "16" of postgresql is not supported\. Use "15" or "17" or "18"'
+    ):
         image("postgresql", "16", {})
 
 

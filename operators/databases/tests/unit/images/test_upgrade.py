@@ -37,12 +37,13 @@ def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_initdb_options_match_old_data() -> None:
-    options = upgrade.initdb_options(upgrade.parse_control_data(CONTROL))
+    options = upgrade.initdb_options("17", upgrade.parse_control_data(CONTROL))
     assert "--wal-segsize=32" in options and "--data-checksums" in options
     without = upgrade.parse_control_data(
         CONTROL.replace("checksum version:           1", "checksum version:           0")
     )
-    assert "--data-checksums" not in upgrade.initdb_options(without)
+    assert not [one for one in upgrade.initdb_options("17", without) if "checksums" in one]
+    assert "--no-data-checksums" in upgrade.initdb_options("18", without), "18 has them by default"
 
 
 def test_missing_programs_are_named(volume: Path) -> None:
@@ -57,6 +58,15 @@ def test_missing_programs_are_named(volume: Path) -> None:
     assert upgrade.missing_programs("17", ["postgis"], ["$libdir/postgis-3"]) == [
         "extension postgis is not in the image for PostgreSQL 17",
         "library $libdir/postgis-3 is not in the image for PostgreSQL 17",
+    ]
+
+
+def test_unknown_column_options_are_named(volume: Path) -> None:
+    server = volume.parent / "programs/18/bin/postgres"
+    server.parent.mkdir(parents=True)
+    server.write_bytes(b"\0n_distinct\0")
+    assert upgrade.missing_programs("18", [], [], ["n_distinct", "pg_attver"]) == [
+        "pg_attver of columns is unknown to its PostgreSQL 18: use an image with a later minor version"
     ]
 
 

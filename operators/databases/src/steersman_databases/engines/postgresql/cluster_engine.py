@@ -98,7 +98,7 @@ class PostgreSQLEngine:
 
     def sized_parameters(self, cluster: DeclaredCluster, resources: InstanceResources) -> Iterable[SizedParameter]:
         """See `sizing.sized_parameters`."""
-        return sizing.sized_parameters(resources, cluster.parameters)
+        return sizing.sized_parameters(resources, cluster.parameters, int(cluster.version))
 
     def managed_parameters(self, cluster: DeclaredCluster, names: Iterable[str]) -> frozenset[str]:
         """See `patroni.managed_parameters`."""

@@ -15,7 +15,7 @@ from steersman_databases.api.backups.backup_common import BackupJobSettings, Bac
 from steersman_databases.core.database_naming import MANAGED_BY, DatabaseNames
 from steersman_databases.engines.cluster_engine import DEFAULT_PULL_POLICY, PodTemplateSettings
 from steersman_databases.engines.naming import ClusterNames
-from steersman_databases.engines.versions import SUPPORTED_VERSIONS, image, version_tuple
+from steersman_databases.engines.versions import CLIENT_VERSIONS, image
 from steersman_databases.engines.workload_identity import WorkloadIdentity, with_identity
 from steersman_databases.features.backup.model import is_finished, trigger_of
 from steersman_databases.features.backup.specs import (
@@ -49,8 +49,8 @@ def dump_labels(database: Database) -> dict[str, str]:
 
 
 def client_image(engine: str) -> str:
-    """Return the image with the newest client programs of an engine. They support older servers."""
-    return image(engine, max(SUPPORTED_VERSIONS[engine], key=version_tuple))
+    """Return the image with the client programs of an engine."""
+    return image(engine, CLIENT_VERSIONS[engine])
 
 
 def dump_plan(

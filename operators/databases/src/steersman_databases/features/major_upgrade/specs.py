@@ -25,6 +25,7 @@ CHECK_FINGERPRINT_ANNOTATION = "databases.steersman.dev/check-fingerprint"
 """Annotation of the check Job: a hash of its input."""
 JOB_LABEL = "batch.kubernetes.io/job-name"
 _CONTAINER = "upgrade"
+_OPTIONS_CHECKED_SINCE = 18
 EXIT_CODE_REJECTED = 3
 """Exit code of the container if a retry would not help."""
 
@@ -60,9 +61,12 @@ def check_job(
     It mounts no volume.
     """
     settings = InstanceSettings(ordinal=0, image=upgrade.image, fenced=True)
+    # Images that upgrade to earlier versions do not have the last argument.
+    options = inventory.column_options if int(upgrade.to_version) >= _OPTIONS_CHECKED_SINCE else ()
     fingerprint = [
         *(argument for name in inventory.extensions for argument in ("--extension", name)),
         *(word for name in inventory.libraries for word in ("--library", name)),
+        *(word for name in options for word in ("--column-option", name)),
     ]
     pod = run_once(
         instance_pod(cluster, settings, parts),
@@ -84,6 +88,7 @@ def check_job(
 def check_fingerprint(upgrade: PendingUpgrade, inventory: UpgradeInventory) -> str:
     """Return a hash of the input of `check_job`."""
     hashed = [upgrade.image, upgrade.generation, sorted(inventory.extensions), sorted(inventory.libraries)]
+    hashed += [sorted(inventory.column_options)] if inventory.column_options else []
     return hashlib.sha256(msgspec.json.encode(hashed)).hexdigest()[:16]
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 RECORD_KEY = "steersman"
 """Key of the operator's record next to the settings.
 
-Patroni uses the keys that it knows, and keeps others. Source: patroni/config.py of 4.0.7,
+Patroni uses the keys that it knows, and keeps others. Source: patroni/config.py of 4.1.5,
 Config._safe_copy_dynamic_configuration.
 """
 TRIAL_KEY = "trial"

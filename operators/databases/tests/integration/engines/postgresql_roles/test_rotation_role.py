@@ -74,7 +74,7 @@ async def test_foreign_grant_to_rotation_login_is_kept(at: PostgreSQLHarness) ->
     await at.sql(GIVEN, database="vault")
     if at.rank == "modest":
         for _ in range(2):
-            with pytest.raises(ObjectsMissing, match=r"USAGE on schema vault\.place .*stays with clerk~"):
+            with pytest.raises(ObjectsMissing, match=r"USAGE on schema vault\.place is kept by clerk~"):
                 await at.reconcile(ROTATING)
         return
     assert await at.reconcile(ROTATING) == ["OwnerRestored"]
@@ -117,7 +117,7 @@ def told(raised: pytest.ExceptionInfo[Exception]) -> str:
     """What is told, which is all of it."""
     message = str(raised.value)
     for words in IN_WORDS:
-        assert f"{words} stays with clerk~, to whom {ADMINISTRATOR.username} granted it" in message
+        assert f"{words} is kept by clerk~, because {ADMINISTRATOR.username} granted it" in message
     return message
 
 
@@ -153,7 +153,7 @@ async def test_rotation_ends_after_foreign_grants_are_revoked(granted: PostgreSQ
         assert (await granted.reconcile(user()))[-1] == "UserDropped"
         return
     for _ in range(2):
-        with pytest.raises(ObjectsMissing, match=r"USAGE on schema vault\.other stays with") as raised:
+        with pytest.raises(ObjectsMissing, match=r"USAGE on schema vault\.other is kept by") as raised:
             await granted.reconcile(user())
         told(raised)
         assert raised.value.changes == ()

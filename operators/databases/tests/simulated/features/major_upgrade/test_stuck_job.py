@@ -107,7 +107,7 @@ async def test_other_image_replaces_unstartable_job() -> None:
     async with world.operator():
         await without_image(world)
         world.hosts.stuck_jobs.clear()
-        await world.change(upgradeImage="example.org/upgrade:15-17")
+        await world.change(upgradeImage="example.org/upgrade:17")
         await world.ready(1)
         assert world.status.version == "17.6" and "RolledBack" not in world.events()
 
@@ -162,7 +162,7 @@ async def test_unstartable_check_job_is_reported() -> None:
         await world.wait(660)
         assert world.uids() == before and world.condition("Available") == "True/PrimaryAvailable"
         world.hosts.stuck_jobs.clear()
-        await world.change(upgradeImage="example.org/upgrade:15-17")
+        await world.change(upgradeImage="example.org/upgrade:17")
         await world.ready(1)
         assert world.status.version == "17.6"
 

@@ -57,7 +57,7 @@ def view(
         writable_services=(f"{name}-rw",),
         synchronous=SynchronousReplication(mode=mode),
         bootstrap=BootstrapDatabase(
-            database="app", owner="app", locale_provider="builtin" if version == "17" else "libc"
+            database="app", owner="app", locale_provider="libc" if version == "15" else "builtin"
         ),
         parameters={"shared_buffers": "32MB", "max_connections": "40"},
     )

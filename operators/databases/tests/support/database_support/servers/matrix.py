@@ -1,7 +1,7 @@
 """The real servers that the tests of the engines run on, by name.
 
-They come from the machine's own Debian release and from others. On Debian 12 the whole matrix is PostgreSQL 15 and
-17, MariaDB 10.11 and 11.8, MySQL 9.7, and MySQL 9.7 with a restricted administrator. MATRIX=whole runs all of it;
+They come from the machine's own Debian release and from others. On Debian 12 the whole matrix is PostgreSQL 15, 17
+and 18, MariaDB 10.11 and 11.8, MySQL 9.7, and MySQL 9.7 with a restricted administrator. MATRIX=whole runs all of it;
 otherwise tests run on one server of each engine.
 """
 
@@ -16,6 +16,7 @@ from database_support.servers.mysql import start_mariadb, start_mysql
 from database_support.servers.postgresql import start_postgresql
 from database_support.servers.real_server import RealServer
 from devcluster import database_servers
+from steersman_databases.api.postgresql_cluster import PostgreSQLClusterSpec
 
 Start = Callable[[], Generator[RealServer]]
 WHOLE_MATRIX = os.environ.get("MATRIX") == "whole"
@@ -27,14 +28,15 @@ def every_server(*, whole: bool = WHOLE_MATRIX) -> Mapping[str, Start]:
 
 
 def postgresqls(*, whole: bool = WHOLE_MATRIX) -> Mapping[str, Start]:
-    """Return the newest PostgreSQL, or with `whole` the newest of each major version."""
-    roots = [
-        Path("/"),
-        *(found for release in (database_servers.TRIXIE,) if (found := database_servers.root(release))),
-    ]
+    """Return the PostgreSQL of a cluster without a declared version, or with `whole` each major version."""
+    releases = (database_servers.TRIXIE, database_servers.FORKY)
+    roots = [Path("/"), *(found for release in releases if (found := database_servers.root(release)))]
     programs = [program for root in roots for program in sorted(root.glob("usr/lib/postgresql/*/bin/postgres"))]
     found = {f"postgresql-{path.parts[-3]}": partial(start_postgresql, path.parent) for path in programs}
-    return found if whole else dict(list(found.items())[-1:])
+    if whole:
+        return found
+    default = f"postgresql-{PostgreSQLClusterSpec().version}"
+    return {default: found[default]} if default in found else dict(list(found.items())[-1:])
 
 
 def like_mysql(*, whole: bool = WHOLE_MATRIX) -> Mapping[str, Start]:

@@ -1,4 +1,4 @@
-"""A volume with data of PostgreSQL 15, and `steersman-upgrade` on it, with the programs of both majors.
+"""A volume with data of PostgreSQL, and `steersman-upgrade` on it, with the programs of both majors.
 
 Patroni, which only images have, is played.
 """
@@ -37,7 +37,7 @@ upgrade.VOLUME, upgrade.WAL, upgrade.RUN = place / "volume", place / "wal", plac
 upgrade.PROGRAMS, upgrade.TERMINATION_LOG = place / "programs", place / "told"
 upgrade.SUSPECT_INDEXES_FILE = place / "doubtful_indexes.sql"
 upgrade.ADMINISTRATOR = upgrade._ENVIRONMENT["PGUSER"] = sys.argv[1]
-upgrade.major_of_image = lambda: "17"
+upgrade.major_of_image = lambda: sys.argv[2]
 
 def given(major, known):
     told = json.loads((upgrade.VOLUME / "pgdata/patroni.dynamic.json").read_text())["postgresql"]
@@ -70,10 +70,12 @@ _PEERS = "local all all peer"
 
 @dataclass(frozen=True)
 class UpgradeVolume:
-    """Data of 15 below a directory, of a server that was stopped in order."""
+    """Data of `former` below a directory, of a server that was stopped in order, and programs of `major`."""
 
     directory: Path
     administrator: str
+    former: str = "15"
+    major: str = "17"
 
     @property
     def data(self) -> Path:
@@ -83,13 +85,13 @@ class UpgradeVolume:
         return self.directory / "programs" / major / "bin"
 
     def fill(self, statements: str) -> None:
-        """By a server of 15: what a single user makes is numbered like initdb's own, which stays behind."""
-        control = [str(self.programs("15") / "pg_ctl"), "-w", "-D", str(self.data)]
+        """By a server of `former`: what a single user makes is numbered like initdb's own, which stays behind."""
+        control = [str(self.programs(self.former) / "pg_ctl"), "-w", "-D", str(self.data)]
         alone = f"-c listen_addresses= -c unix_socket_directories={self.directory}"
         run([*control, "start", "-l", str(self.directory / "server.log"), "-o", alone], self.directory)
         try:
             where = ("-h", str(self.directory), "-U", self.administrator, "-d", "postgres")
-            psql = [str(self.programs("15") / "psql"), "-Xq", "-v", "ON_ERROR_STOP=1", *where]
+            psql = [str(self.programs(self.former) / "psql"), "-Xq", "-v", "ON_ERROR_STOP=1", *where]
             run(psql, self.directory, statements)
         finally:
             run([*control, "stop"], self.directory)
@@ -109,7 +111,7 @@ class UpgradeVolume:
     def _job(self) -> list[str]:
         """The command of its container."""
         driver = str(self.directory / "driver.py")
-        return [*unprivileged(), program("python3", "/usr/bin"), "-I", driver, self.administrator]
+        return [*unprivileged(), program("python3", "/usr/bin"), "-I", driver, self.administrator, self.major]
 
     def upgrade(self) -> tuple[int, str]:
         """The code that the Job's container ends with, and its words."""
@@ -207,25 +209,35 @@ class UpgradeVolume:
 
 
 @contextmanager
-def volume_of_15() -> Generator[UpgradeVolume]:
-    """One with a table, for the time of the block. Skips the test where the programs cannot be had."""
-    trixie = database_servers.root(database_servers.TRIXIE)
-    majors = {"15": Path("/usr/lib/postgresql/15"), "17": Path(f"{trixie}/usr/lib/postgresql/17")}
-    if missing := [major for major, programs in majors.items() if not programs.exists()]:
+def upgrade_volume(former: str = "15", major: str = "17", *options: str) -> Generator[UpgradeVolume]:
+    """One with a table, for the time of the block. Skips the test where the programs cannot be had.
+
+    Args:
+        options: of initdb. Defaults to the locale C.UTF-8 of the C library, with checksums.
+    """
+    releases = {"15": Path("/"), "17": database_servers.root(database_servers.TRIXIE)}
+    releases["18"] = database_servers.root(database_servers.FORKY)
+    majors = {one: Path(f"{releases[one]}/usr/lib/postgresql/{one}") for one in (former, major)}
+    if missing := [one for one, programs in majors.items() if not programs.exists()]:
         pytest.skip(f"PostgreSQL {', '.join(missing)} cannot be had; python -m devcluster servers says why")
     with data_directory() as directory:
         for name in ("volume", "run", "programs"):
             run(["mkdir", name], directory)
         run(["touch", "told"], directory)
-        for major, programs in majors.items():
-            (directory / "programs" / major).symlink_to(programs)
+        for one, programs in majors.items():
+            (directory / "programs" / one).symlink_to(programs)
         for name in ("upgrade.py", "doubtful_indexes.sql"):
             shutil.copy(IMAGES / "postgresql" / name, directory)
         (directory / "driver.py").write_text(_DRIVER)
         administrator = pwd.getpwuid(UNPRIVILEGED_UID if os.getuid() == 0 else os.getuid()).pw_name
-        made = UpgradeVolume(directory, administrator)
-        locale = ("--encoding=UTF8", "--locale=C.UTF-8", "--data-checksums", "--no-sync", "--auth=peer")
-        initdb = str(made.programs("15") / "initdb")
+        made = UpgradeVolume(directory, administrator, former, major)
+        locale = (
+            "--encoding=UTF8",
+            *(options or ("--locale=C.UTF-8", "--data-checksums")),
+            "--no-sync",
+            "--auth=peer",
+        )
+        initdb = str(made.programs(former) / "initdb")
         run([initdb, f"--pgdata={made.data}", f"--username={administrator}", *locale], directory)
         made.fill("CREATE TABLE book AS SELECT 'Ulysses'::text AS title")
         yield made

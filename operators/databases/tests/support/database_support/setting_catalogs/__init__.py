@@ -1,4 +1,4 @@
-"""Every parameter of PostgreSQL 15 and 17, as a real server of each has it."""
+"""Every parameter of PostgreSQL 15, 17 and 18, as a real server of each has it."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ def _catalog(version: str) -> SettingCatalog:
     return {row["name"]: Setting(**row) for row in rows}
 
 
-CATALOGS = {version: _catalog(version) for version in ("15", "17")}
+CATALOGS = {version: _catalog(version) for version in ("15", "17", "18")}

@@ -1,4 +1,4 @@
-"""What writing a parameter means, over every parameter of PostgreSQL 15 and 17."""
+"""What writing a parameter means, over every parameter of PostgreSQL 15, 17 and 18."""
 
 from __future__ import annotations
 
@@ -74,6 +74,12 @@ def test_context_distinguishes_restart_from_reload(settings: SettingCatalog) -> 
         ("ssl_ciphers", "TLS_AES_256_GCM_SHA384", "Refused", "OpenSSL supports none of these TLS 1.2 ciphers"),
         ("ssl_ecdh_curve", "P-256", "Refused", "OpenSSL does not support this curve"),
         ("ssl_ecdh_curve", "X25519", "Refused", "ECDSA does not support this curve"),
+        ("ssl_groups", "X25519:P-0", "Refused", "OpenSSL does not support 'P-0'"),
+        ("ssl_tls13_ciphers", "HIGH", "Refused", "'HIGH' is not a TLS 1.3 cipher suite"),
+        ("log_connections", "perhaps", "Refused", "it is on, off, or a list of receipt"),
+        ("log_connections", "yes", "Reload", ""),
+        ("io_method", "io_uring", "Refused", "use worker"),
+        ("idle_replication_slot_timeout", "1h", "Refused", "would invalidate slots"),
         ("log_line_prefix", "a\nb", "Refused", "log_line_prefix: it cannot contain line breaks"),
         ("log_line_prefix", "a\r", "Refused", "log_line_prefix: it cannot contain line breaks"),
         ("log_line_prefix", "a\0", "Refused", "log_line_prefix: it cannot contain line breaks"),
@@ -105,7 +111,16 @@ def test_openssl_strings_are_left_to_the_server() -> None:
     assert rejection_reason("ssl_ciphers", "HIGH:!aNULL:unknown") is None
     assert rejection_reason("ssl_ecdh_curve", "secp384r1") is None
     assert rejection_reason("ssl_ecdh_curve", "prime239v1") is None, "a server does without"
+    for groups in ("X25519:prime256v1", "X25519MLKEM768:X25519"):
+        assert rejection_reason("ssl_groups", groups) is None
+    assert rejection_reason("ssl_tls13_ciphers", "TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256") is None
+    assert rejection_reason("ssl_tls13_ciphers", "") is None
     assert rejection_reason("SSL_Ciphers", "unknown") is not None
+
+
+def test_log_connections_of_18_is_a_list() -> None:
+    assert classify("log_connections", "receipt, Authorization", CATALOGS["18"]).kind == "Reload"
+    assert classify("log_connections", "receipt", CATALOGS["17"]).kind == "Refused"
 
 
 def test_value_blocking_start_is_rejected_even_if_current() -> None:

@@ -138,6 +138,12 @@ def test_mysql_pool_respects_declared_parameters() -> None:
     assert "innodb_buffer_pool_instances" not in given, "it would round up the declared size"
 
 
+def test_io_workers_follow_cpus_from_18_on() -> None:
+    assert sized(POSTGRESQL, limited("1Gi", "16", version="18"))["io_workers"] == "4"
+    assert "io_workers" not in sized(POSTGRESQL, limited("1Gi", "12", version="18"))
+    assert "io_workers" not in sized(POSTGRESQL, limited("1Gi", "16"))
+
+
 def test_declared_parameter_overrides_and_counts() -> None:
     declared = limited("4Gi", parameters={"shared_buffers": "2GB", "max_connections": "50"})
     found = sized(POSTGRESQL, declared)

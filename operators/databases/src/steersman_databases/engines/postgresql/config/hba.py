@@ -195,6 +195,8 @@ def _fields(line: str) -> list[str]:
 
 def _validate_method(kind: str, method: str, options: Sequence[str]) -> str | None:
     if method not in _METHODS:
+        if method == "oauth":
+            return "oauth needs a validator library, which the images do not have: use scram-sha-256, ldap or cert"
         return f'"{method}" is not a method: use scram-sha-256, cert or reject'
     if method == "peer" and kind != "local":
         return "peer is for local connections: use scram-sha-256 or cert"

@@ -92,6 +92,7 @@ _OPERATOR_PARAMETERS: Mapping[str, str] = {
         ("session_preload_libraries", "local_preload_libraries"),
         "a missing library ends each session: use spec.postgresql.sharedPreloadLibraries",
     ),
+    "idle_replication_slot_timeout": "it would invalidate slots, which replicas keep unused until a failover",
     "password_encryption": "passwords are stored as SCRAM-SHA-256 only",
     "allow_alter_system": "ALTER SYSTEM would override declared parameters",
 }
@@ -102,10 +103,15 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)?")
 _LINE_ENDS = re.compile(r"[\r\n\0]")
 _DESTINATION = r'\s*("?)(?:stderr|csvlog|jsonlog|syslog)\{}\s*'
 _DESTINATIONS = re.compile(rf"\s*|{_DESTINATION.format(1)}(?:,{_DESTINATION.format(2)})*", re.IGNORECASE)
+_CONNECTION_ASPECT = r"(?:receipt|authentication|authorization|setup_durations|all)"
+_LOGGED_CONNECTIONS = re.compile(rf"\s*{_CONNECTION_ASPECT}(?:\s*,\s*{_CONNECTION_ASPECT})*\s*", re.IGNORECASE)
 _TRUE, _FALSE = ("on", "true", "yes", "1"), ("off", "false", "no", "0")
 _NUMBER = re.compile(r"\s*([+-]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))\s*([A-Za-z]*)\s*")
 _MEMORY: Mapping[str, float] = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _TIME: Mapping[str, float] = {"us": 1e-3, "ms": 1, "s": 1e3, "min": 6e4, "h": 3.6e6, "d": 8.64e7}
+# OpenSSL 3.5 knows more than the names of curves, and Python's may be older than the server's.
+_OTHER_GROUPS = re.compile(r"ffdhe\d+|\w*MLKEM\w*|DEFAULT", re.IGNORECASE)
+_TLS13_CIPHERS = re.compile(r"TLS_(?:AES_(?:128|256)_(?:GCM|CCM|CCM_8)_SHA(?:256|384)|CHACHA20_POLY1305_SHA256)")
 _NON_ELLIPTIC_GROUPS = frozenset({"X25519", "X448"})
 _UNIT = re.compile(r"(\d*)([A-Za-z]+)")
 
@@ -119,6 +125,8 @@ def rejection_reason(name: str, value: str) -> str | None:
         return "replicas need wal_level replica or logical"
     if folded == "default_transaction_isolation" and value.strip().lower() == "serializable":
         return "replicas refuse each transaction with it: use ALTER ROLE or ALTER DATABASE ... SET instead"
+    if folded == "io_method" and value.strip().lower() == "io_uring":
+        return "container runtimes block io_uring, so a server cannot start with it: use worker"
     return _OPERATOR_PARAMETERS.get(folded) or _openssl_rejection(folded, value)
 
 
@@ -135,6 +143,8 @@ def _unparsable_reason(name: str, value: str) -> str | None:
         return "it cannot be empty"
     if name == "log_destination" and _DESTINATIONS.fullmatch(value) is None:
         return "it is a list of stderr, csvlog, jsonlog and syslog, separated by commas"
+    if name == "log_connections" and _bool_prefix(value) is None and not _LOGGED_CONNECTIONS.fullmatch(value):
+        return "it is on, off, or a list of receipt, authentication, authorization, setup_durations and all"
     return None
 
 
@@ -148,6 +158,12 @@ def _openssl_rejection(name: str, value: str) -> str | None:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(value)
         except ssl.SSLError:
             return "a server cannot start with it: OpenSSL supports none of these TLS 1.2 ciphers"
+    if name == "ssl_tls13_ciphers":
+        unknown = [one for one in value.split(":") if value and not _TLS13_CIPHERS.fullmatch(one)]
+        return f"a server cannot start with it: {unknown[0]!r} is not a TLS 1.3 cipher suite" if unknown else None
+    if name == "ssl_groups":
+        unknown = [one for one in value.split(":") if not _is_tls_group(one)]
+        return f"a server cannot start with it: OpenSSL does not support {unknown[0]!r}" if unknown else None
     if name == "ssl_ecdh_curve":
         if value in _NON_ELLIPTIC_GROUPS:
             return "a server cannot start with it: ECDSA does not support this curve. Set one such as prime256v1"
@@ -159,6 +175,18 @@ def _openssl_rejection(name: str, value: str) -> str | None:
             # OpenSSL knows the curve, but not as a TLS group: a server starts with it and does not use it.
             return None
     return None
+
+
+def _is_tls_group(name: str) -> bool:
+    """Return True if OpenSSL may know the group."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ecdh_curve(name)
+    except ValueError:
+        return _OTHER_GROUPS.fullmatch(name) is not None
+    except ssl.SSLError:
+        # OpenSSL knows the curve, but not as a TLS group.
+        return False
+    return True
 
 
 def conflicts(values: Mapping[str, str]) -> Iterator[tuple[Sequence[str], str]]:

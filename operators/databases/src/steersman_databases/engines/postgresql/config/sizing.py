@@ -1,6 +1,6 @@
 """Parameters of PostgreSQL that follow from the limits of an instance.
 
-Source: PostgreSQL 17 documentation, 19.4 "Resource Consumption" and 19.7 "Query Planning".
+Source: PostgreSQL 18 documentation, 19.4 "Resource Consumption" and 19.7 "Query Planning".
 """
 
 from __future__ import annotations
@@ -15,9 +15,14 @@ _MIB = 1 << 20
 _DEFAULT_CONNECTIONS = 100
 _DEFAULT_WORKERS = 8
 _MAX_WORKERS_PER_QUERY = 4
+_IO_WORKERS_SINCE = 18
+_DEFAULT_IO_WORKERS = 3
+_MAX_IO_WORKERS = 32
 
 
-def sized_parameters(resources: InstanceResources, declared: Mapping[str, str]) -> Iterator[SizedParameter]:
+def sized_parameters(
+    resources: InstanceResources, declared: Mapping[str, str], version: int
+) -> Iterator[SizedParameter]:
     """Yield the parameters for these limits, some of which may be declared.
 
     While pods with a lower limit run, the values fit into these. Only `shared_buffers` follows the new limit before
@@ -26,6 +31,7 @@ def sized_parameters(resources: InstanceResources, declared: Mapping[str, str]) 
     Args:
         resources: limits of the instances.
         declared: the user's parameters, on which others depend.
+        version: major version.
     """
     memory, smallest = resources.memory // _MIB, resources.smallest_memory // _MIB
     buffers = max(min(memory // 4, smallest // 2), 1)
@@ -43,6 +49,9 @@ def sized_parameters(resources: InstanceResources, declared: Mapping[str, str]) 
     yield SizedParameter("wal_compression", "lz4", "less WAL for little CPU time")
     if resources.cpus is not None:
         yield from _parallelism(math.ceil(resources.cpus))
+        workers = min(math.ceil(resources.cpus) // 4, _MAX_IO_WORKERS)
+        if version >= _IO_WORKERS_SINCE and workers > _DEFAULT_IO_WORKERS:
+            yield SizedParameter("io_workers", str(workers), "1/4 of the CPU limit, from 3 to 32")
 
 
 def _work_mem(memory: int, buffers: int, declared: Mapping[str, str]) -> int:

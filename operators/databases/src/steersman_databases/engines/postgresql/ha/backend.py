@@ -3,7 +3,7 @@
 All state is in Kubernetes: in the annotation `status` of each pod and in Patroni's ConfigMaps. Only restarts and
 reloads go to the member itself, because Patroni accepts them over its REST API only.
 
-Source: patroni/dcs/kubernetes.py and patroni/ha.py of 4.0.7 (annotations), its documentation "Patroni REST API".
+Source: patroni/dcs/kubernetes.py and patroni/ha.py of 4.1.5 (annotations), its documentation "Patroni REST API".
 """
 
 from __future__ import annotations

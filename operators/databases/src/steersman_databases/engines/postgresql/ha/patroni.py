@@ -1,6 +1,6 @@
 """Patroni's configuration: the file of each member, and the shared dynamic configuration.
 
-Source of the names: Patroni 4.0's documentation, "YAML Configuration Settings" and "Dynamic Configuration
+Source of the names: Patroni 4.1's documentation, "YAML Configuration Settings" and "Dynamic Configuration
 Settings".
 """
 
@@ -33,7 +33,7 @@ ARCHIVE_COMMAND = f"test ! -x {_ARCHIVE_PROGRAM} || exec {_ARCHIVE_PROGRAM} %p"
 _MIB = 1024 * 1024
 # A partitioned primary stops before its TTL has passed: 2 s until the next attempt, in which it may report its state,
 # retry_timeout, and two requests to the other members of 2 s each. Decision 29 lists further delays. Patroni requires
-# at least 20 s: patroni.patch makes it accept these values, and an unpatched image uses 20 s.
+# at least 20 s: our patches make it accept these values, and an unpatched image uses 20 s.
 _TTL, _LOOP_WAIT, _RETRY_TIMEOUT = 15, 2, 3
 # A replica that was unreachable for longer gets a new copy of the data.
 _SLOT_TTL = "30min"
@@ -150,7 +150,7 @@ def _slots(cluster: DeclaredCluster) -> dict[str, Any]:
         logical = {"type": "logical", "plugin": slot.plugin, "database": slot.database}
         slots[slot.name] = logical if slot.plugin else {"type": "physical"}
     own = member_slot_pattern(cluster.names)
-    # An image without patroni.patch reads no pattern, and protects the logical ones only.
+    # An image without our patch reads no pattern, and protects the logical ones only.
     ignored = [{"type": "logical"}, {"name": f"(?!(?:{own})$).+"}]
     return {"ignore_slots": ignored, **({"slots": slots} if slots else {})}
 

@@ -49,6 +49,10 @@ _EXTENSIONS: LiteralString = "SELECT extname FROM pg_extension ORDER BY 1"
 _LOADED_LIBRARIES_QUERY: LiteralString = """
 SELECT btrim(name, ' "') FROM unnest(string_to_array(current_setting('shared_preload_libraries'), ',')) AS name
 """
+_COLUMN_OPTIONS: LiteralString = """
+SELECT DISTINCT split_part(option, '=', 1) FROM pg_attribute, unnest(attoptions) AS option
+WHERE attrelid >= 16384 ORDER BY 1
+"""
 _LIBRARIES: LiteralString = """
 SELECT DISTINCT probin FROM pg_proc WHERE probin IS NOT NULL AND oid >= 16384 ORDER BY 1
 """
@@ -71,12 +75,18 @@ async def upgrade_inventory(server: DatabaseServer) -> UpgradeInventory:
         session_settings = await session_overrides(session, databases)
         libraries: set[str] = {row[0] for row in await session.rows("inspecting libraries", _LOADED_LIBRARIES_QUERY)}
     extensions: set[str] = set()
+    column_options: set[str] = set()
     for database in databases:
         async with logged_in(server, deadline, database, session_settings.get(database, {})) as session:
             await session.begin_use(deadline)
             problems += [row[0] for row in await session.rows("inspecting columns", _DATABASE_PROBLEMS_QUERY)]
             extensions |= {row[0] for row in await session.rows("inspecting extensions", _EXTENSIONS)}
             libraries |= {row[0] for row in await session.rows("inspecting libraries", _LIBRARIES)}
+            column_options |= {row[0] for row in await session.rows("inspecting options", _COLUMN_OPTIONS)}
     return UpgradeInventory(
-        problems=problems, extensions=sorted(extensions), libraries=sorted(libraries), size=int(size or 0)
+        problems=problems,
+        extensions=sorted(extensions),
+        libraries=sorted(libraries),
+        size=int(size or 0),
+        column_options=sorted(column_options),
     )
