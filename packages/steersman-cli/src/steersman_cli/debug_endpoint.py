@@ -36,6 +36,7 @@ TlsServerNameOption = Annotated[
 
 _REQUEST_TIMEOUT_SECONDS = 10.0
 _MAX_BODY_BYTES = 64 * 2**20
+_WRITERS = {"own": "own write", "other": "other client", "both": "own write and other client"}
 
 
 class DebugEndpoint(NamedTuple):
@@ -132,5 +133,9 @@ def format_triggers(entry: Mapping[str, Any]) -> str:
 
 def _format_trigger(trigger: dict[str, Any]) -> str:
     source = " ".join(str(trigger[p]) for p in ("kind", "object") if trigger.get(p))
+    # The origin of other triggers repeats the reason, or is the class of an error.
+    details = [trigger["origin"]] if trigger.get("kind") and trigger.get("origin") else []
+    details += [_WRITERS[trigger["writer"]]] if trigger.get("writer") in _WRITERS else []
+    origin = f" ({', '.join(details)})" if details else ""
     fields = f": {', '.join(trigger['fields'])}" if trigger.get("fields") else ""
-    return f"{trigger['reason']} {source}{fields}".strip()
+    return f"{trigger['reason']} {source}{origin}{fields}".strip()

@@ -16,7 +16,17 @@ RECENT: dict[str, Any] = {
     "duration_seconds": 0.25,
     "result": "success",
     "errors": [],
-    "triggers": [],
+    "triggers": [
+        {
+            "reason": "updated",
+            "origin": "owns",
+            "kind": "ConfigMap",
+            "object": "orders/home",
+            "fields": ["data.text"],
+            "writer": "other",
+        },
+        {"reason": "requeue", "origin": "requeue"},
+    ],
     "omitted_triggers": 0,
     "blocking_dependents": [
         {"kind": "Job", "object": "orders/migrate", "message": "0 of 1 pods have succeeded", "failed": False}
@@ -38,3 +48,4 @@ def test_explain_shows_blocking_and_unpruned_dependents(
     assert "success in 0.250 s" in output
     assert "Job orders/migrate:" in output
     assert "ConfigMap orders/news: not" in output
+    assert "updated ConfigMap orders/home (owns, other client): data.text" in output
