@@ -79,6 +79,7 @@ async def test_debug_queue_lists_waiting_running_and_delayed() -> None:
         "Widget",
         "shop.example.com/v1",
     )
+    assert (controller["names"], controller["namespaced"]) == (["widgets"], True)
     assert (controller["started"], controller["workers"]) == (True, 1)
     (running,) = controller["running"]
     assert (running["name"], running["age_seconds"], running["result"]) == ("slow", pytest.approx(11), None)
