@@ -130,7 +130,19 @@ def _write(handlers: Sequence[KopfHandler], path: Path, directory: Path) -> None
             (directory / file).write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(f"cannot write to {directory}: {error.strerror}") from error
-    typer.echo(f"Wrote {len(files)} files to {directory}. Next: edit main.py, then python main.py", err=True)
+    typer.echo(f"Wrote {len(files)} files to {directory}. {_next_steps(name)}", err=True)
+
+
+def _next_steps(name: str) -> str:
+    package = name.replace("-", "_")
+    return f"""Next: edit main.py, then run python main.py.
+For images, manifests and tests, create a project in an empty directory and copy the files:
+
+  steersman init --domain example.com --project-name {name}
+  cp -r CONVERTED/kinds src/{package}/kinds
+  sed 's/^from kinds/from {package}.kinds/' CONVERTED/main.py > src/{package}/controllers/converted.py
+
+Then call converted.setup(manager) in src/{package}/main.py, and compare the CRDs by steersman crd diff."""
 
 
 def _yaml_files(directory: Path) -> list[Path]:

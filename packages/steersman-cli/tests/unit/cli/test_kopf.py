@@ -188,6 +188,7 @@ def test_written_operator_starts(operator: Path, tmp_path: Path) -> None:
     target = tmp_path / "new"
     result = CliRunner().invoke(app, ["migrate", "kopf", str(operator), "--to", str(target)])
     assert result.exit_code == 0, result.output
+    assert "cp -r CONVERTED/kinds src/bucket_operator/kinds" in result.stderr
     text = (target / "main.py").read_text()
     assert "return Result(requeue_after=60)" in text and "async def cleanup(self, bucket: Bucket)" in text
     assert text.count("region is missing") == 1, "the source of a function stands there once"
