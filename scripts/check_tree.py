@@ -32,6 +32,7 @@ LATER_RUNTIME_LINES = {
     "bounds of foreign input": 356,
     "undecodable objects": 250,
     "previous field managers": 100,
+    "writers of triggers and loops of own writes": 200,
     "supervision of tasks and of the end of the process": 274,
 }
 

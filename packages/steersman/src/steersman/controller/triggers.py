@@ -88,14 +88,6 @@ class Trigger:
         return changed_fields(event.old, event.new)
 
     @property
-    def is_own_write(self) -> bool:
-        """True if the change is the response to our own write.
-
-        False if another client wrote as well.
-        """
-        return self._change is not None and self._change.from_own_write and not self._has_both_writers
-
-    @property
     def writer(self) -> TriggerWriter | None:
         """The client that wrote an update; None for other reasons.
 

@@ -109,7 +109,6 @@ OTHER = InformerEvent(a1, a2)
 def test_trigger_writer_of_updates(changes: list[InformerEvent[Any]], writer: str | None) -> None:
     trigger = merge_events(*changes)
     assert trigger.writer == trigger.to_builtins().get("writer") == writer
-    assert trigger.is_own_write is all(change.from_own_write or change.old is change.new for change in changes)
 
 
 @pytest.mark.parametrize(
