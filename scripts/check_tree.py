@@ -34,6 +34,7 @@ LATER_RUNTIME_LINES = {
     "undecodable objects": 250,
     "previous field managers": 100,
     "reserved names, field managers of owners, transitions of conditions": 120,
+    "writers of triggers and loops of own writes": 200,
     "supervision of tasks and of the end of the process": 274,
 }
 

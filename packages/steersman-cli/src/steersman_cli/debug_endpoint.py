@@ -36,6 +36,7 @@ TlsServerNameOption = Annotated[
 
 _REQUEST_TIMEOUT_SECONDS = 10.0
 _MAX_BODY_BYTES = 64 * 2**20
+_WRITERS = {"own": "own write", "other": "other client", "both": "own write and other client"}
 
 
 class DebugEndpoint(NamedTuple):
@@ -107,7 +108,6 @@ def fetch_json(endpoint: DebugEndpoint, path: str, query: str) -> Any:
             body = response.read(_MAX_BODY_BYTES + 1)
         if len(body) > _MAX_BODY_BYTES:
             raise ConfigurationError(f"{url}{path} responded with over {_MAX_BODY_BYTES} bytes: check --url")
-        return json.loads(body)
     except HTTPError as error:
         if error.code in (401, 403):
             raise ConfigurationError(
@@ -118,8 +118,15 @@ def fetch_json(endpoint: DebugEndpoint, path: str, query: str) -> Any:
         ) from None
     except (HTTPException, OSError, ValueError) as error:
         raise ConfigurationError(
-            f"{url} is unreachable ({error}): run the operator with --debug-bind-address=127.0.0.1:8082; "
+            f"{url} is unreachable ({error}): check that the operator runs, and give --url if `steersman dev` or "
+            "`steersman run` printed another port. Other operators need --debug-bind-address=127.0.0.1:8082; "
             "in a cluster, also run `kubectl -n NAMESPACE port-forward deployment/NAME 8082`"
+        ) from None
+    try:
+        return json.loads(body)
+    except ValueError:
+        raise ConfigurationError(
+            f"{url}{path} did not respond with JSON, so another program listens there: give --url"
         ) from None
 
 
@@ -132,5 +139,9 @@ def format_triggers(entry: Mapping[str, Any]) -> str:
 
 def _format_trigger(trigger: dict[str, Any]) -> str:
     source = " ".join(str(trigger[p]) for p in ("kind", "object") if trigger.get(p))
+    # The origin of other triggers repeats the reason, or is the class of an error.
+    details = [trigger["origin"]] if trigger.get("kind") and trigger.get("origin") else []
+    details += [_WRITERS[trigger["writer"]]] if trigger.get("writer") in _WRITERS else []
+    origin = f" ({', '.join(details)})" if details else ""
     fields = f": {', '.join(trigger['fields'])}" if trigger.get("fields") else ""
-    return f"{trigger['reason']} {source}{fields}".strip()
+    return f"{trigger['reason']} {source}{origin}{fields}".strip()

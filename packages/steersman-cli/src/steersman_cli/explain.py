@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import typer
 
-from steersman.errors import ConfigurationError
+from steersman.errors import ConfigurationError, SteersmanError
 from steersman_cli.debug_endpoint import (
     DEFAULT_DEBUG_URL,
     CertificateAuthorityOption,
@@ -23,8 +23,16 @@ from steersman_cli.output import OutputFormat, print_output
 
 
 def explain(
-    controller: Annotated[str, typer.Argument(help="Name of the controller; usually the kind in lower case.")],
-    object: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Show only this object.")] = "",
+    controller: Annotated[
+        str, typer.Argument(help="Name of the controller, or its kind by the names of kubectl: cart, Cart, carts.")
+    ],
+    object: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAMESPACE/NAME",
+            help="Show only this object. The namespace defaults to that of the kubeconfig's context.",
+        ),
+    ] = "",
     url: DebugUrlOption = DEFAULT_DEBUG_URL,
     limit: Annotated[int, typer.Option(min=1, max=256, help="Number of recent reconciles.")] = 20,
     output: Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")] = "table",
@@ -38,24 +46,57 @@ def explain(
 
     Example: steersman explain databaseuser shop/blue
 
+    Example: steersman explain DatabaseUsers blue
+
     Example: kubectl -n shop-system port-forward deployment/shop 8082 & steersman explain databaseuser -o json
     """
     with report_errors():
-        query = f"?limit={limit}" + (f"&object={quote(object, safe='/')}" if object else "")
         endpoint = DebugEndpoint(url, token_file, certificate_authority, tls_server_name)
-        controllers = fetch_json(endpoint, "/debug/controllers", query)
-        selected = next((c for c in controllers if c["name"] == controller), None)
-        if selected is None:
-            names = ", ".join(c["name"] for c in controllers) or "none"
-            raise ConfigurationError(f"controller {controller} not found (controllers: {names})")
-        recent = fetch_json(endpoint, f"/debug/controllers/{quote(controller)}/recent", query)
+        selected = _find_controller(fetch_json(endpoint, "/debug/controllers", "?limit=1"), controller)
+        name = selected["name"]
+        if object and "/" not in object and selected.get("namespaced", True):
+            object = f"{_default_namespace()}/{object}"
+        query = f"?limit={limit}" + (f"&object={quote(object, safe='/')}" if object else "")
+        selected = _find_controller(fetch_json(endpoint, "/debug/controllers", query), name)
+        recent = fetch_json(endpoint, f"/debug/controllers/{quote(name)}/recent", query)
+    rows = [*_pending_rows(selected, object), *_recent_rows(recent)]
+    if not rows and output == "table":
+        form = "NAMESPACE/NAME" if selected.get("namespaced", True) else "NAME"
+        subject = f"{name} {object}".strip()
+        typer.echo(f"no reconcile of {subject} is recorded; objects are {form}", err=True)
+        return
     content = {"running": selected["running"], "queue": selected["queue"], "recent": recent}
     print_output(
         content,
         output,
         columns=("time", "object", "result", "triggers"),
-        rows=[*_pending_rows(selected, object), *_recent_rows(recent)],
+        rows=rows,
     )
+
+
+def _find_controller(controllers: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return the controller of a name or kind. Raises ConfigurationError."""
+    if exact := next((c for c in controllers if c["name"] == name), None):
+        return exact
+    # Operators of earlier versions do not report plural and short names.
+    found = [c for c in controllers if name.lower() in {c["kind"].lower(), c["name"].lower(), *c.get("names", ())}]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(c["name"] for c in found or controllers) or "none"
+    raise ConfigurationError(
+        f"{name} has several controllers: give one of {names}"
+        if found
+        else f"controller {name} not found (controllers: {names})"
+    )
+
+
+def _default_namespace() -> str:
+    from steersman.client import load_config
+
+    try:
+        return load_config().namespace
+    except (SteersmanError, OSError):
+        return "default"
 
 
 def _pending_rows(controller: dict[str, Any], object_filter: str) -> list[tuple[str, str, str, str]]:

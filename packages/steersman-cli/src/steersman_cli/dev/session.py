@@ -38,10 +38,12 @@ class DevSession:
         self._project = project
         self._environment = environment
         self._kubeconfig = kubeconfig
+        self._metrics_address = loopback_address(_METRICS_PORT)
+        self._probe_address = loopback_address(_PROBE_PORT)
         self._addresses = (
             *("--debug-bind-address", debug_address),
-            *("--metrics-bind-address", loopback_address(_METRICS_PORT)),
-            *("--health-probe-bind-address", loopback_address(_PROBE_PORT)),
+            *("--metrics-bind-address", self._metrics_address),
+            *("--health-probe-bind-address", self._probe_address),
         )
         self._debug_address = debug_address
         self._arguments = arguments
@@ -94,6 +96,8 @@ class DevSession:
     def _announce(self) -> None:
         typer.echo(f"API server      {self._environment.server}")
         typer.echo(f"Debug endpoint  http://{self._debug_address}/debug")
+        typer.echo(f"Metrics         http://{self._metrics_address}/metrics")
+        typer.echo(f"Probes          http://{self._probe_address}/readyz")
         if self._has_webhooks():
             typer.echo(f"Webhooks        {self._environment.webhooks.url('')}")
         url = "" if self._debug_address.endswith(f":{DEBUG_PORT}") else f" --url http://{self._debug_address}"

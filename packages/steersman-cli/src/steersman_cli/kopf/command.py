@@ -17,10 +17,11 @@ from steersman_cli.output import OutputFormat, print_output
 if TYPE_CHECKING:
     from steersman.client import Client
     from steersman_cli.kopf.cluster import Leftover, Marks
-    from steersman_cli.kopf.handlers import KopfHandler, ResourceName
+    from steersman_cli.kopf.handlers import HelperCode, KopfHandler, ResourceName
 
 _CRD_KIND = "CustomResourceDefinition"
 _MANUAL_ONLY = "-"
+_COPY_STEP = "copy it: only handlers are converted"
 
 
 def kopf(
@@ -61,7 +62,7 @@ def kopf(
     with report_errors():
         if remove and not cluster:
             raise ConfigurationError("--remove needs --cluster")
-        from steersman_cli.kopf.handlers import read_handlers
+        from steersman_cli.kopf.handlers import read_handlers, read_helpers
 
         handlers = read_handlers(path)
         if cluster:
@@ -70,14 +71,14 @@ def kopf(
             return
         if to is not None:
             _write(handlers, path, to)
-        _print_conversions(handlers, output)
+        _print_conversions(handlers, read_helpers(path), output)
 
 
-def _print_conversions(handlers: Sequence[KopfHandler], output: OutputFormat) -> None:
+def _print_conversions(handlers: Sequence[KopfHandler], helpers: Sequence[HelperCode], output: OutputFormat) -> None:
     from steersman_cli.kopf.conversion import convert
 
     conversions = [convert(handler) for handler in handlers]
-    content = [
+    content: list[dict[str, Any]] = [
         {
             "file": f"{c.handler.file}:{c.handler.line}",
             "function": c.handler.function,
@@ -87,6 +88,17 @@ def _print_conversions(handlers: Sequence[KopfHandler], output: OutputFormat) ->
             "steps": list(c.steps),
         }
         for c in conversions
+    ]
+    content += [
+        {
+            "file": f"{helper.file}:{helper.line}",
+            "function": helper.name,
+            "activity": "",
+            "resource": "",
+            "becomes": "",
+            "steps": [_COPY_STEP],
+        }
+        for helper in helpers
     ]
     rows = [
         (
@@ -98,6 +110,7 @@ def _print_conversions(handlers: Sequence[KopfHandler], output: OutputFormat) ->
         )
         for c in conversions
     ]
+    rows += [(f"{h.file}:{h.line}", "-", "-", _MANUAL_ONLY, f"{h.name}: {_COPY_STEP}") for h in helpers]
     print_output(content, output, columns=("handler", "of kopf", "resource", "becomes", "by hand"), rows=rows)
 
 
@@ -117,7 +130,19 @@ def _write(handlers: Sequence[KopfHandler], path: Path, directory: Path) -> None
             (directory / file).write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(f"cannot write to {directory}: {error.strerror}") from error
-    typer.echo(f"Wrote {len(files)} files to {directory}. Next: edit main.py, then python main.py", err=True)
+    typer.echo(f"Wrote {len(files)} files to {directory}. {_next_steps(name)}", err=True)
+
+
+def _next_steps(name: str) -> str:
+    package = name.replace("-", "_")
+    return f"""Next: edit main.py, then run python main.py.
+For images, manifests and tests, create a project in an empty directory and copy the files:
+
+  steersman init --domain example.com --project-name {name}
+  cp -r CONVERTED/kinds src/{package}/kinds
+  sed 's/^from kinds/from {package}.kinds/' CONVERTED/main.py > src/{package}/controllers/converted.py
+
+Then call converted.setup(manager) in src/{package}/main.py, and compare the CRDs by steersman crd diff."""
 
 
 def _yaml_files(directory: Path) -> list[Path]:

@@ -40,6 +40,10 @@ _OPTIONS = {
     "initial_delay": "return Result(requeue_after=...) from the first reconcile",
     "optional": "declare cleanup() only if something outside the cluster must be removed",
 }
+_FIELD_PREDICATES = {
+    "metadata.labels": "add .with_predicate(generation_changed | labels_changed)",
+    "metadata.annotations": "add .with_predicate(generation_changed | annotations_changed)",
+}
 _PARAMETERS = {
     "patch": "write the status by self.status(obj, ...), and other fields by self.client.apply or patch",
     "memo": "keep nothing between reconciles, or use an attribute of the reconciler as a cache",
@@ -101,8 +105,12 @@ def _steps(handler: KopfHandler) -> Iterator[str]:
         yield _MANUAL[handler.activity]
     elif handler.activity not in _BECOMES:
         yield f"port kopf.on.{handler.activity} by hand"
+    if handler.activity == "field" and (step := _FIELD_PREDICATES.get(handler.options.get("field", "").strip("'\""))):
+        yield step
     yield from (_OPTIONS[name] for name in handler.options if name in _OPTIONS)
     yield from (f"{name}: {_PARAMETERS[name]}" for name in handler.parameters if name in _PARAMETERS)
+    if handler.returns_value and handler.resource is not None and handler.activity in (*RECONCILE, "delete"):
+        yield f"return value: Kopf stores it in status.{handler.function}; write a status field by self.status(...)"
     yield from (f"kopf.{name}: {_KOPF_NAMES[name]}" for name in handler.kopf_names if name in _KOPF_NAMES)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from steersman.errors import ConfigurationError
+from steersman_cli.kopf.status_fields import returns_value, status_fields
 
 _MAX_FILE_BYTES = 2 * 2**20
 _SKIPPED_DIRECTORIES = {"node_modules", "site-packages", "build", "dist", "__pycache__"}
@@ -56,6 +57,8 @@ class KopfHandler:
         kopf_names: functions and errors of Kopf in the body.
         client_calls: names of the functions and methods that the body calls.
         body: source text of the function.
+        status_fields: JSON types of the status fields that the body names; "" if unknown.
+        returns_value: True if the function returns a value, which Kopf stores in the status.
     """
 
     activity: str
@@ -68,6 +71,22 @@ class KopfHandler:
     kopf_names: tuple[str, ...] = ()
     client_calls: tuple[str, ...] = ()
     body: str = ""
+    status_fields: Mapping[str, str] = field(default_factory=dict[str, str])
+    returns_value: bool = False
+
+
+@dataclass(frozen=True)
+class HelperCode:
+    """Function, class or module that handlers use."""
+
+    name: str
+    file: str
+    line: int
+
+
+def read_helpers(path: Path) -> list[HelperCode]:
+    """Return functions and classes without handlers in a file or directory."""
+    return [helper for file in _python_files(path) for helper in _parse(file, path).helpers()]
 
 
 def read_handlers(path: Path) -> list[KopfHandler]:
@@ -139,6 +158,15 @@ class _Module:
                     if isinstance(decorator, ast.Call) and (activity := self._activity(decorator.func)):
                         yield self._handler(activity, decorator, node)
 
+    def helpers(self) -> Iterator[HelperCode]:
+        """Yield the functions and classes of the module that are not handlers."""
+        for node in self._tree.body:
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            calls = [d.func for d in node.decorator_list if isinstance(d, ast.Call)]
+            if not any(map(self._activity, calls)):
+                yield HelperCode(node.name, self._file, node.lineno)
+
     def _activity(self, decorator: ast.expr) -> str:
         """Return ``create`` for ``kopf.on.create``, or ""."""
         scope, _, name = self._dotted(decorator).rpartition(".")
@@ -175,6 +203,8 @@ class _Module:
             kopf_names=tuple(name for name in _NAMES_OF_KOPF if f"kopf.{name}" in dotted),
             client_calls=tuple(dict.fromkeys(calls)),
             body=ast.get_source_segment(self._text, function) or "",
+            status_fields=status_fields(function),
+            returns_value=returns_value(function),
         )
 
     def _resource(self, decorator: ast.Call) -> ResourceName | None:

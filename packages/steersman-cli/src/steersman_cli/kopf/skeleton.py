@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pkgutil
 import re
 import textwrap
@@ -19,6 +20,7 @@ from steersman_cli.kopf.conversion import RECONCILE, required_permissions
 from steersman_cli.kopf.handlers import KopfHandler, ResourceName
 
 _LINE_LENGTH = 110
+_PYTHON_TYPES = {"string": "str", "boolean": "bool", "integer": "int", "number": "float", "": "object"}
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,15 @@ def render_operator(
     for handler in handlers:
         if handler.resource is not None and handler.activity in (*RECONCILE, "delete"):
             resources.setdefault(handler.resource, []).append(handler)
-    used = [d for d in definitions if any(_matches(d, resource) for resource in resources)]
+    used = [
+        _with_status_fields(d, [h for r, found in resources.items() if _matches(d, r) for h in found])
+        for d in definitions
+        if any(_matches(d, resource) for resource in resources)
+    ]
     files = (
         {PurePosixPath("kinds") / p: t for p, t in generate_package(map(dict, used)).files.items()} if used else {}
     )
-    kinds = {resource: _kind_of(resource, used) for resource in resources}
+    kinds = {resource: _kind_of(resource, used, found) for resource, found in resources.items()}
     by_class: dict[str, list[KopfHandler]] = {}
     for resource, found in resources.items():
         by_class.setdefault(kinds[resource].name, []).extend(found)
@@ -70,7 +76,34 @@ def _matches(definition: Mapping[str, Any], resource: ResourceName) -> bool:
     return resource.selects(spec["group"], known)
 
 
-def _kind_of(resource: ResourceName, definitions: Sequence[Mapping[str, Any]]) -> _Kind:
+def _with_status_fields(definition: Mapping[str, Any], handlers: Sequence[KopfHandler]) -> Mapping[str, Any]:
+    """Add the status fields that handlers name to versions without any."""
+    properties = {
+        name: {"type": type_} if type_ else {"x-kubernetes-preserve-unknown-fields": True}
+        for name, type_ in _status_fields(handlers).items()
+    }
+    if not properties:
+        return definition
+    changed = copy.deepcopy(dict(definition))
+    for version in changed["spec"]["versions"]:
+        schema = version.get("schema", {}).get("openAPIV3Schema", {})
+        if not schema.get("properties", {}).get("status", {}).get("properties"):
+            schema.setdefault("properties", {})["status"] = {"type": "object", "properties": properties}
+            version.setdefault("subresources", {}).setdefault("status", {})
+    return changed
+
+
+def _status_fields(handlers: Iterable[KopfHandler]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for handler in handlers:
+        for name, type_ in handler.status_fields.items():
+            found[name] = found.get(name) or type_
+    return found
+
+
+def _kind_of(
+    resource: ResourceName, definitions: Sequence[Mapping[str, Any]], handlers: Sequence[KopfHandler]
+) -> _Kind:
     for definition in definitions:
         if _matches(definition, resource):
             kind = definition["spec"]["names"]["kind"]
@@ -80,6 +113,10 @@ def _kind_of(resource: ResourceName, definitions: Sequence[Mapping[str, Any]]) -
         return builtin
     name = re.sub(r"\W", "", resource.name[:1].upper() + resource.name[1:])
     name = name.removesuffix("s") if resource.name.islower() else name
+    fields = "".join(
+        f"\n            {_attribute_name(field)}: {_PYTHON_TYPES[type_]} | None = None"
+        for field, type_ in _status_fields(handlers).items()
+    )
     declaration = f'''
         class {name}Spec(Spec):
             """Declare the fields of the spec here. The CRD follows from them."""
@@ -87,6 +124,7 @@ def _kind_of(resource: ResourceName, definitions: Sequence[Mapping[str, Any]]) -
 
         class {name}Status(Status):
             """Declare the fields of the status here."""
+{fields}
 
 
         @resource(group="{resource.group or "example.com"}", version="{resource.version or "v1"}")
@@ -94,6 +132,10 @@ def _kind_of(resource: ResourceName, definitions: Sequence[Mapping[str, Any]]) -
             """Describe the kind here."""
         '''
     return _Kind(name, declaration=textwrap.dedent(declaration))
+
+
+def _attribute_name(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", re.sub(r"\W", "_", name)).lower()
 
 
 def _builtin_kind(resource: ResourceName) -> _Kind | None:

@@ -23,7 +23,7 @@ class Handler(BaseHTTPRequestHandler):
         is_allowed = self.headers["Authorization"] == "Bearer secret"
         self.send_response(200 if is_allowed else 401)
         self.end_headers()
-        self.wfile.write(b"[1]")
+        self.wfile.write(b"<html>" if self.path == "/html" else b"[1]")
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -50,6 +50,16 @@ def endpoint(tmp_path: Path) -> Generator[DebugEndpoint]:
 
 def test_endpoint_with_token_and_authority_is_read(endpoint: DebugEndpoint) -> None:
     assert fetch_json(endpoint, "/debug/controllers", "") == [1]
+
+
+def test_endpoint_of_another_program_is_named(endpoint: DebugEndpoint) -> None:
+    with pytest.raises(ConfigurationError, match="did not respond with JSON, so another program listens there"):
+        fetch_json(endpoint, "/html", "")
+
+
+def test_endpoint_unreachable_names_port_of_dev() -> None:
+    with pytest.raises(ConfigurationError, match="--url if `steersman dev` or `steersman run` printed another port"):
+        fetch_json(DebugEndpoint("http://127.0.0.1:1"), "/debug/controllers", "")
 
 
 def test_endpoint_without_token_names_the_option(endpoint: DebugEndpoint) -> None:

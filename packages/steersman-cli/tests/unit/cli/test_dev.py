@@ -170,6 +170,21 @@ def test_loopback_address_falls_back_to_free_port() -> None:
     assert loopback_address(port) == f"127.0.0.1:{port}"
 
 
+def test_dev_prints_free_ports_instead_of_ports_in_use(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as metrics, socket.create_server(("127.0.0.1", 0)) as probes:
+        taken = {server.getsockname()[1] for server in (metrics, probes)}
+        monkeypatch.setattr("steersman_cli.dev.session._METRICS_PORT", metrics.getsockname()[1])
+        monkeypatch.setattr("steersman_cli.dev.session._PROBE_PORT", probes.getsockname()[1])
+        options = session(project, FakeEnvironment(), monkeypatch).prepare()
+    output = capsys.readouterr().out
+    for option, path in (("--metrics-bind-address", "metrics"), ("--health-probe-bind-address", "readyz")):
+        address = options[options.index(option) + 1]
+        assert int(address.rpartition(":")[2]) not in taken
+        assert f"http://{address}/{path}" in output
+
+
 def test_debug_address_in_use_prints_url(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         monkeypatch.setattr("steersman_cli.local_operator.DEBUG_PORT", other.getsockname()[1])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from framework_support.projects import KIND, create_project, steersman
+from framework_support.projects import KIND, create_project, ours, steersman
 
 CRD = "config/crd/bases/mygroup.handsomeguy.cn_databaseusers.yaml"
 WEBHOOKS = "config/webhook/manifests.yaml"
@@ -120,3 +122,29 @@ def test_manifests_dry_run_writes_no_files(project: Path) -> None:
     (project / CRD).unlink()
     assert f"# {CRD}" in manifests_output(project, "manifests", "--dry-run")
     assert not (project / CRD).exists()
+
+
+def test_integration_test_shows_last_status_on_timeout(project: Path) -> None:
+    program = """
+import runpy
+from types import SimpleNamespace
+from steersman import ObjectKey
+from steersman_testing import virtual_time
+
+generated = runpy.run_path("tests/integration/test_databaseuser.py")
+
+class Client:
+    async def get(self, kind, key):
+        return SimpleNamespace(status=SimpleNamespace(conditions=(), phase="Waiting"))
+
+@virtual_time
+async def main():
+    await generated["wait_until_ready"](Client(), ObjectKey("default", "sample"))
+
+main()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=project, env=ours(project / "src"), capture_output=True, text=True
+    )
+    assert "default/sample is not Ready after 30 s; its last status is namespace(" in ended.stderr
+    assert "phase='Waiting'" in ended.stderr

@@ -188,6 +188,7 @@ def test_written_operator_starts(operator: Path, tmp_path: Path) -> None:
     target = tmp_path / "new"
     result = CliRunner().invoke(app, ["migrate", "kopf", str(operator), "--to", str(target)])
     assert result.exit_code == 0, result.output
+    assert "cp -r CONVERTED/kinds src/bucket_operator/kinds" in result.stderr
     text = (target / "main.py").read_text()
     assert "return Result(requeue_after=60)" in text and "async def cleanup(self, bucket: Bucket)" in text
     assert text.count("region is missing") == 1, "the source of a function stands there once"
@@ -208,6 +209,69 @@ def test_written_operator_declares_kinds_without_crds(tmp_path: Path) -> None:
     program = "from main import Cart; print(Cart.api_resource)"
     found = subprocess.run([sys.executable, "-c", program], cwd=target, capture_output=True, text=True, check=True)
     assert "group='example.org', version='v1', kind='Cart', plural='carts'" in found.stdout
+
+
+STATUS_WRITER = """
+import kopf
+
+def helper(): return 1
+
+@kopf.on.field("example.org", "v1", "carts", field="metadata.labels")
+def made(status, patch, **_):
+    patch.status["phase"] = "Ready"
+    patch.status["usedGib"] = helper()
+    if status.get("count", 0):
+        return {"url": "x"}
+"""
+
+
+def test_status_fields_are_read_from_handlers(tmp_path: Path) -> None:
+    [made] = handlers_of(tmp_path, STATUS_WRITER)
+    assert made.status_fields == {"phase": "string", "usedGib": "", "count": ""}
+    steps = convert(made).steps
+    assert "add .with_predicate(generation_changed | labels_changed)" in steps
+    assert any(step.startswith("return value: Kopf stores it in status.made") for step in steps)
+
+
+@pytest.mark.parametrize(
+    "code", ["return", "return None", "x = lambda: 1", "def f(): return 1"], ids=["bare", "none", "lambda", "nested"]
+)
+def test_handler_without_return_value_has_no_step(tmp_path: Path, code: str) -> None:
+    [made] = handlers_of(tmp_path, f"import kopf\n@kopf.on.create('a')\ndef made(**_):\n    {code}\n")
+    assert not made.returns_value
+
+
+def test_command_prints_helpers_to_copy(tmp_path: Path) -> None:
+    (tmp_path / "handlers.py").write_text(STATUS_WRITER)
+    result = CliRunner().invoke(app, ["migrate", "kopf", str(tmp_path)])
+    assert "handlers.py:4" in result.stdout and "helper: copy it: only handlers are converted" in result.stdout
+
+
+@pytest.mark.parametrize("has_crd", [True, False])
+def test_written_kind_has_status_fields_of_handlers(tmp_path: Path, has_crd: bool) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "handlers.py").write_text(STATUS_WRITER)
+    if has_crd:
+        names = {"plural": "carts", "singular": "cart", "kind": "Cart"}
+        schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}}
+        version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+        spec = {"group": "example.org", "scope": "Namespaced", "names": names, "versions": [version]}
+        (source / "crd.yaml").write_text(yaml.safe_dump({**CRD, "metadata": {"name": "carts"}, "spec": spec}))
+    target = tmp_path / "new"
+    result = CliRunner().invoke(app, ["migrate", "kopf", str(source), "--to", str(target)])
+    assert result.exit_code == 0, result.output
+    # The kind of a CRD has no status until one is written.
+    program = """
+from datetime import UTC, datetime
+from main import Cart
+from steersman.controller.status import merge_status
+from steersman.meta import decode_builtins
+cart = decode_builtins({"metadata": {"name": "a"}, "spec": {}}, Cart)
+print(merge_status(cart, cart, datetime.now(UTC), (), {"phase": "Ready", "used_gib": 1, "count": 2}))
+"""
+    found = subprocess.run([sys.executable, "-c", program], cwd=target, capture_output=True, text=True)
+    assert "phase='Ready'" in found.stdout, found
 
 
 class MarkedCluster:

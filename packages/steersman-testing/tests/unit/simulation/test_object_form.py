@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from framework_support.dns_operator import DnsZone, scenario
+from framework_support.dns_operator import DnsZone, new_widget, scenario
 from framework_support.widget import Widget
 from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.controller import ReconcileOutcome, Reconciler, ReconcilerContext, Result
 from steersman.manager import Manager
 from steersman.meta import Condition
-from steersman_testing.simulation import SimulationFailed, simulate
+from steersman_testing.simulation import SimulationFailed, World, simulate
 
 WHOLE = os.environ.get("SIMULATE") == "whole"
 
@@ -51,6 +51,23 @@ class DnsReconciler(Reconciler[Widget]):
 class ForgetsRecord(DnsReconciler):
     async def cleanup(self, obj: Widget) -> Result | None:
         return None
+
+
+class WritesTime(Reconciler[Widget]):
+    async def reconcile(self, obj: Widget) -> Result | None:
+        await self.status(obj, note=str(self.runtime.clock.now()))
+        return None
+
+
+def test_simulate_reports_status_with_time() -> None:
+    async def create(world: World[None]) -> None:
+        await world.client.create(new_widget())
+
+    def setup(manager: Manager) -> None:
+        manager.controller(Widget).complete(WritesTime)
+
+    with pytest.raises(SimulationFailed, match=r"needless write after a restart .*: APPLY widgets.* status"):
+        simulate(setup, create, kinds=[Widget])
 
 
 def sweep(reconciler: type[DnsReconciler]) -> None:

@@ -31,6 +31,7 @@ from steersman.controller.threads import SyncReconcileFunc
 from steersman.controller.triggers import INITIAL, Trigger, is_unchanged
 from steersman.errors import ConfigurationError
 from steersman.meta import Object, ObjectKey
+from steersman.meta.custom_resource import ResourceOptions
 
 T = TypeVar("T", bound=Object)
 U = TypeVar("U", bound=Object)
@@ -337,6 +338,7 @@ class Builder(Generic[T]):
             owned_kinds=tuple(w.kind for w in self._watches if w.origin == _OWNS),
             prunable_kinds=tuple(w.kind for w in self._watches if w.prune),
             permissions=self._all_permissions(),
+            short_names=_short_names(self._kind),
         )
 
     def _all_permissions(self) -> tuple[Permission, ...]:
@@ -385,6 +387,11 @@ class Builder(Generic[T]):
             return obj is None or passes_filters(InformerEvent(obj, obj))
 
         return accept
+
+
+def _short_names(kind: type[Object]) -> tuple[str, ...]:
+    options = getattr(kind, "resource_options", None)
+    return options.short_names if isinstance(options, ResourceOptions) else ()
 
 
 def _event_handler(

@@ -12,7 +12,8 @@ from datetime import timedelta
 from typing import Any
 
 from steersman.controller.errors import ErrorClass, classify, combine, flatten, is_panic
-from steersman.controller.queue import NORMAL_PRIORITY, QueueShutDown, WorkQueue
+from steersman.controller.own_write_loops import LIMIT, WINDOW_SECONDS, OwnWriteLoops
+from steersman.controller.queue import NORMAL_PRIORITY, QueueItem, QueueShutDown, WorkQueue
 from steersman.controller.reconcile_info import ReconcileInfo
 from steersman.controller.reconciler import ReconcileOutcome, RequestReconciler, Result
 from steersman.controller.request import Request
@@ -86,6 +87,7 @@ class Controller:
         self._id_random = random.Random(runtime.random.getrandbits(64))  # noqa: S311
         self._has_status_update = reconciler.has_status_update
         self.started = self._stopping = self._debug = False
+        self._own_write_loops = OwnWriteLoops()
         self._log = get_logger("controller")
         self._tally = controller_metrics(spec.name)
         self._tally.workers = self.options.max_concurrent_reconciles
@@ -197,6 +199,8 @@ class Controller:
             except QueueShutDown:
                 return
             request, started_at = item.key, item.since
+            if self._own_write_loops.record(request, item.triggers, started_at):
+                self._warn_of_loop(item)
             info = ReconcileInfo(self.name, item, queue.failures(request) + 1, self._runtime.clock, self._id_random)
             log_context.set(info)
             self._running[request] = info
@@ -221,6 +225,18 @@ class Controller:
             if started_at + seconds - yielded_at > _YIELD_INTERVAL_SECONDS:
                 yielded_at = started_at + seconds
                 await asyncio.sleep(0)
+
+    def _warn_of_loop(self, item: QueueItem[Request]) -> None:
+        self._log.warning(
+            "object reconciles in a loop, triggered only by own writes: write a value only if something else "
+            "changes, or add .with_predicate(generation_changed)",
+            controller=self.name,
+            namespace=item.key.namespace,
+            name=item.key.name,
+            reconciles=LIMIT,
+            seconds=WINDOW_SECONDS,
+            triggers=[str(trigger) for trigger in item.triggers],
+        )
 
     async def _reconcile(self, info: ReconcileInfo, on_error: ErrorCallback | None = None) -> None:
         request = info.request

@@ -43,6 +43,7 @@ class ControllerSpec:
         owned_kinds: the kinds that the builder declared with ``owns``.
         prunable_kinds: those of them with ``prune=True``.
         permissions: the RBAC permissions that the controller needs.
+        short_names: short names of the kind, for commands.
     """
 
     name: str
@@ -54,3 +55,4 @@ class ControllerSpec:
     owned_kinds: tuple[type[Object], ...] = ()
     prunable_kinds: tuple[type[Object], ...] = ()
     permissions: tuple[Permission, ...] = ()
+    short_names: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 from msgspec.structs import replace
@@ -97,13 +97,14 @@ def merge_status(
         TypeError: the status has no such field, or the kind has no typed status.
     """
     status = getattr(newest, "status", None)
-    kind = type(newest).__name__
-    if not isinstance(status, FrozenStruct):
-        raise TypeError(f"{kind} has no typed status: use client.apply_status or client.patch")
-    known = status.__struct_fields__
+    status_type = type(status) if isinstance(status, FrozenStruct) else _optional_status(type(newest))
+    if status_type is None:
+        name = type(newest).__name__
+        raise TypeError(f"{name} has no typed status: declare a Status class, or use client.apply_status")
+    known = status_type.__struct_fields__
     given = (*fields, "conditions") if conditions else tuple(fields)
     if unknown := [name for name in given if name not in known]:
-        raise TypeError(f"{type(status).__name__} has no field {unknown[0]!r}. Its fields are {', '.join(known)}.")
+        raise TypeError(f"{status_type.__name__} has no field {unknown[0]!r}. Its fields are {', '.join(known)}.")
     changes, generation = dict(fields), obj.metadata.generation or None
     if "observed_generation" in known:
         changes.setdefault("observed_generation", generation)
@@ -114,7 +115,15 @@ def merge_status(
                 condition = replace(condition, observed_generation=generation)
             updated = set_condition(updated, condition, now)
         changes["conditions"] = updated
-    return replace(status, **changes)
+    return replace(status, **changes) if isinstance(status, FrozenStruct) else status_type(**changes)
+
+
+@cache
+def _optional_status(kind: type[Object]) -> type[FrozenStruct] | None:
+    """Return the type of an optional status, as generated kinds have."""
+    hint = get_type_hints(kind).get("status")
+    found = [each for each in get_args(hint) if isinstance(each, type) and issubclass(each, FrozenStruct)]
+    return found[0] if len(found) == 1 else None
 
 
 def _declared_fields(

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, cast
 
+import msgspec
+
 from steersman.cache import InformerEvent
 from steersman.meta import Object, ObjectKey
 from steersman.meta.field_diff import FieldPath, field_differences
@@ -21,6 +23,11 @@ TriggerReason = Literal[
 ``initial`` is an object of the first list, and ``resync`` an event without a change. ``requeue`` is the result of
 the last reconcile, and ``retry`` follows a failure. ``external`` is a request from a source, ``request`` any other
 one."""
+
+TriggerWriter = Literal["own", "other", "both"]
+"""The client that wrote an update.
+
+``own`` is this operator, ``other`` another client. ``both`` are merged updates of both."""
 
 MAX_TRIGGERS = 6
 """Maximum number of triggers of a key; further ones are only counted."""
@@ -41,7 +48,7 @@ class Trigger:
         count: the number of events that were merged into it.
     """
 
-    __slots__ = ("_change", "_reason", "count", "origin")
+    __slots__ = ("_change", "_has_both_writers", "_reason", "count", "origin")
 
     _reason: TriggerReason | None
 
@@ -51,6 +58,7 @@ class Trigger:
         self.origin = origin
         self.count = count
         self._change = event
+        self._has_both_writers = False
         self._reason = reason
 
     @property
@@ -79,6 +87,20 @@ class Trigger:
             return ()
         return changed_fields(event.old, event.new)
 
+    @property
+    def writer(self) -> TriggerWriter | None:
+        """The client that wrote an update; None for other reasons.
+
+        A watch event may arrive before the response to our write. ``managedFields`` then shows that we own a changed
+        field. List items are not compared, so such an update may be reported as ``other``.
+        """
+        event = self._change
+        if event is None or self.reason != "updated":
+            return None
+        if self._has_both_writers:
+            return "both"
+        return "own" if event.from_own_write or _owns_change(event.old, event.new) else "other"
+
     def merge(self, other: Trigger) -> Trigger | None:
         """Merge with a later trigger; return None if the objects differ."""
         mine, theirs = self._change, other._change
@@ -92,11 +114,18 @@ class Trigger:
             return None
         if previous.metadata.namespace != latest.metadata.namespace:
             return None
-        merged = InformerEvent(mine.old, theirs.new, is_initial_list=mine.is_initial_list)
+        own = mine.from_own_write or theirs.from_own_write
+        merged = InformerEvent(mine.old, theirs.new, is_initial_list=mine.is_initial_list, from_own_write=own)
         if merged.old is None and merged.new is None:
             # Created and deleted while the key waited: the deletion counts.
             merged = theirs
-        return Trigger(self.origin, merged, None, self.count + other.count)
+        trigger = Trigger(self.origin, merged, None, self.count + other.count)
+        if self._has_both_writers or other._has_both_writers:
+            trigger._has_both_writers = True
+        elif mine.from_own_write is not theirs.from_own_write:
+            # A resync is not a write.
+            trigger._has_both_writers = not is_unchanged(mine) and not is_unchanged(theirs)
+        return trigger
 
     def to_builtins(self) -> dict[str, Any]:
         """Return JSON for logs and debug endpoints."""
@@ -105,6 +134,8 @@ class Trigger:
             result |= {"kind": self.kind.api_resource.kind, "object": str(self.key)}
         if fields := self.changed_fields:
             result["fields"] = list(fields)
+        if writer := self.writer:
+            result["writer"] = writer
         if self.count > 1:
             result["count"] = self.count
         return result
@@ -149,6 +180,33 @@ def reason_of(event: InformerEvent[Any]) -> TriggerReason:
     if old.metadata.uid != new.metadata.uid:
         return "recreated"
     return "resync" if is_unchanged(event) else "updated"
+
+
+def _owns_change(old: Object | None, new: Object | None) -> bool:
+    """Return True if our ``managedFields`` of ``new`` contain a changed field.
+
+    An update by another client removes our ownership of the fields that it changes.
+    """
+    if old is None or new is None or not new.metadata.managed_fields:
+        return False
+    owned = [cast("dict[str, Any]", msgspec.json.decode(e.fields_v1)) for e in new.metadata.managed_fields]
+    paths = [
+        each.path
+        for each in field_differences(old, new)
+        if each.new is not None and each.path[:2] not in _SERVER_MANAGED_FIELDS
+    ]
+    return any(_contains(fields, path) for fields in owned for path in paths)
+
+
+def _contains(fields: dict[str, Any], path: FieldPath) -> bool:
+    """Return True if ``fieldsV1`` has ``path``, or an atomic field above it."""
+    for step in path:
+        if f"f:{step}" not in fields:
+            return False
+        fields = fields[f"f:{step}"]
+        if not fields:
+            return True
+    return True
 
 
 def changed_fields(old: object, new: object) -> tuple[str, ...]:

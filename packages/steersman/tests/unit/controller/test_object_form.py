@@ -517,7 +517,7 @@ async def test_status_with_unknown_field_lists_fields() -> None:
             await context.status(widget, size=3)
         assert str(raised.value) == message
         metadata = await context.client.live.get(metadata_only(Widget), key("a"))
-        with pytest.raises(TypeError, match="WidgetMetadata has no typed status"):
+        with pytest.raises(TypeError, match="WidgetMetadata has no typed status: declare a Status class"):
             await context.status(metadata, depth=3)
     assert widget.metadata.namespace == NAMESPACE
 

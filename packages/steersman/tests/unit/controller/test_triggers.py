@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from framework_support.widget import Widget, widget
@@ -11,7 +12,7 @@ from steersman.api.core_v1 import Secret
 from steersman.cache import InformerEvent
 from steersman.controller import Trigger
 from steersman.controller.triggers import MAX_FIELDS, REQUEUE, changed_fields, reason_of
-from steersman.meta import ApiResource, FrozenDict, ObjectMeta, unstructured
+from steersman.meta import ApiResource, FrozenDict, ManagedFieldsEntry, ObjectMeta, unstructured
 
 a1, a2, a3 = (widget("a", version, depth=version) for version in (1, 2, 3))
 other_a = widget("a", 4, uid="another")
@@ -86,6 +87,43 @@ def test_trigger_without_object_has_description() -> None:
     assert both.to_builtins() == {"reason": "external", "origin": "alarms", "count": 2}
     assert str(Trigger("Conflict", None, "retry")) == "retry after Conflict"
     assert str(REQUEUE) == "requeue"
+
+
+OWN = InformerEvent(a1, a2, from_own_write=True)
+OTHER = InformerEvent(a1, a2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "writer"),
+    [
+        ([OWN], "own"),
+        ([OTHER], "other"),
+        ([OWN, InformerEvent(a2, a3, from_own_write=True)], "own"),
+        ([OWN, InformerEvent(a2, a3)], "both"),
+        ([OTHER, InformerEvent(a2, a3, from_own_write=True)], "both"),
+        ([InformerEvent(a1, a1), OWN], "own"),
+        ([InformerEvent(None, a1, from_own_write=True)], None),
+        ([InformerEvent(a1, None)], None),
+    ],
+)
+def test_trigger_writer_of_updates(changes: list[InformerEvent[Any]], writer: str | None) -> None:
+    trigger = merge_events(*changes)
+    assert trigger.writer == trigger.to_builtins().get("writer") == writer
+
+
+@pytest.mark.parametrize(
+    ("fields", "writer"),
+    [
+        (b'{"f:spec":{"f:depth":{}}}', "own"),
+        (b'{"f:spec":{}}', "own"),
+        (b'{"f:spec":{"f:height":{}}}', "other"),
+        (b'{"f:status":{"f:depth":{}}}', "other"),
+    ],
+)
+def test_trigger_writer_follows_managed_fields(fields: bytes, writer: str) -> None:
+    entry = ManagedFieldsEntry(manager="us", operation="Apply", fields_v1=msgspec.Raw(fields))
+    new = msgspec.structs.replace(a2, metadata=msgspec.structs.replace(a2.metadata, managed_fields=(entry,)))
+    assert Trigger("for", InformerEvent(a1, new)).writer == writer
 
 
 def secret(version: int, labels: dict[str, str] | None = None, **data: bytes) -> Secret:

@@ -79,6 +79,7 @@ async def test_debug_queue_lists_waiting_running_and_delayed() -> None:
         "Widget",
         "shop.example.com/v1",
     )
+    assert (controller["names"], controller["namespaced"]) == (["widgets"], True)
     assert (controller["started"], controller["workers"]) == (True, 1)
     (running,) = controller["running"]
     assert (running["name"], running["age_seconds"], running["result"]) == ("slow", pytest.approx(11), None)
@@ -87,7 +88,9 @@ async def test_debug_queue_lists_waiting_running_and_delayed() -> None:
     assert queue["depth"]["0"] == 2
     # Field paths, no values. The delayed key runs at once, with both triggers.
     a, c = queue["waiting"]
-    updated = {"reason": "updated", "origin": "for", "kind": "Widget", "object": "orders/a", "fields": ["spec.depth"]}
+    # The client of the test has the same field manager as the operator.
+    change = {"reason": "updated", "origin": "for", "writer": "own", "fields": ["spec.depth"]}
+    updated = {**change, "kind": "Widget", "object": "orders/a"}
     assert (a["name"], a["triggers"]) == ("a", [{"reason": "requeue", "origin": "requeue"}, updated])
     assert (c["namespace"], c["name"], c["priority"], c["omitted_triggers"]) == ("orders", "c", 0, 0)
     assert c["waited_seconds"] == pytest.approx(10)

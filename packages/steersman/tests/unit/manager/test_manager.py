@@ -351,8 +351,9 @@ async def test_lease_is_kept_while_work_ignores_cancellation(is_runnable: bool) 
 async def test_manager_raises_when_port_is_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        manager = Manager(
-            ControllerEnv(Runtime()).server, ManagerOptions(health_probe_bind_address=f"127.0.0.1:{port}")
-        )
-        with pytest.raises(ConfigurationError, match=f"cannot listen on port {port}"):
-            await manager.run()
+        for option in ("health_probe_bind_address", "metrics_bind_address", "debug_bind_address"):
+            settings: dict[str, Any] = {option: f"127.0.0.1:{port}"}
+            options = ManagerOptions(**settings)
+            advice = f"cannot listen on port {port}.*set --{option.replace('_', '-')}"
+            with pytest.raises(ConfigurationError, match=advice):
+                await Manager(ControllerEnv(Runtime()).server, options).run()

@@ -86,6 +86,8 @@ def _describe_controller(controller: Controller, query: QueryParameters) -> dict
         "name": controller.name,
         "kind": resource.kind,
         "apiVersion": resource.api_version,
+        "names": [resource.plural, *controller.spec.short_names],
+        "namespaced": resource.namespaced,
         "started": controller.started,
         "needs_leader_election": controller.needs_leader_election,
         "workers": controller.options.max_concurrent_reconciles,

@@ -45,6 +45,7 @@ class ProbeServer:
         fallback: handler of all other paths. Defaults to 404 Not Found.
         certificate: serves HTTPS with this certificate.
         authorizer: authenticates and authorizes each request.
+        option: command-line option that sets ``bind``.
 
     Raises:
         ConfigurationError: ``bind`` does not have the form ``host:port``.
@@ -62,6 +63,7 @@ class ProbeServer:
         fallback: HttpHandler | None = None,
         certificate: CertWatcher | None = None,
         authorizer: TokenAuthorizer | None = None,
+        option: str = "",
     ) -> None:
         host, port = parse_bind_address(bind, subject="bind address", example=":8081")
         self._authorizer = authorizer
@@ -81,6 +83,7 @@ class ProbeServer:
             None if certificate is None else certificate.ssl_context,
             # Before the handshake, since clients may already reject the previous certificate.
             on_accept=None if certificate is None else certificate.reload_if_changed,
+            option=option,
         )
 
     @property
@@ -146,13 +149,19 @@ class ManagerEndpoints:
         """Start a server for each bind address of the options. Raises ConfigurationError."""
         if _is_enabled(bind := self._options.health_probe_bind_address):
             await self._serve(
-                bind, health=self.health_checks, ready=self.readiness_checks, information=self.readiness_info
+                bind,
+                option="--health-probe-bind-address",
+                health=self.health_checks,
+                ready=self.readiness_checks,
+                information=self.readiness_info,
             )
         if _is_enabled(bind := self._options.metrics_bind_address):
             security = self._metrics_security() if self._options.metrics_secure else {}
-            await self._serve(bind, metrics=metrics.registry, handlers=self.metrics_handlers, **security)
+            handlers, option = self.metrics_handlers, "--metrics-bind-address"
+            await self._serve(bind, option=option, metrics=metrics.registry, handlers=handlers, **security)
         if _is_enabled(bind := self._options.debug_bind_address):
-            await self._serve(bind, fallback=self.debug_handler, **self._debug_security(bind))
+            security = self._debug_security(bind)
+            await self._serve(bind, option="--debug-bind-address", fallback=self.debug_handler, **security)
 
     async def stop(self) -> None:
         """Stop all servers."""

@@ -6,6 +6,7 @@ It supports GET, HEAD and, if enabled, POST. Decision 0012 has the reasons for n
 from __future__ import annotations
 
 import asyncio
+import errno
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -98,6 +99,7 @@ class HttpServer:
         max_total_body_size: bytes of all request bodies in memory. Above it the connection with the oldest incomplete
             body is closed. Defaults to 32 MiB.
         on_accept: called for each connection before TLS.
+        option: command-line option that sets the address, for the error if the port is in use.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class HttpServer:
         max_connections: int = 256,
         max_total_body_size: int = _MAX_TOTAL_BODY_BYTES,
         on_accept: Callable[[], None] | None = None,
+        option: str = "",
     ) -> None:
         self._host, self._port = host, port
         self._handler = handler
@@ -127,6 +130,7 @@ class HttpServer:
         self._server: asyncio.Server | None = None
         self._connections = OpenConnections[ServerConnection](max_connections, max_total_body_size)
         self._on_accept = on_accept
+        self._advice = f". Stop the other process, or set {option}" if option else ""
         self._draining = False
 
     @property
@@ -146,7 +150,8 @@ class HttpServer:
                 self._new_connection, self._host, self._port
             )
         except OSError as error:
-            raise ConfigurationError(f"cannot listen on port {self._port}: {error.strerror}") from error
+            advice = self._advice if error.errno == errno.EADDRINUSE else ""
+            raise ConfigurationError(f"cannot listen on port {self._port}: {error.strerror}{advice}") from error
 
     def drain(self) -> None:
         """Close each connection after its next response.

@@ -62,6 +62,7 @@ class WebhookServer:
             max_body_size=webhooks.max_body_size,
             max_connections=_MAX_CONNECTIONS,
             max_total_body_size=webhooks.max_total_body_size,
+            option="--webhook-port",
         )
 
     @property
