@@ -484,10 +484,7 @@ class ClusterEngine(Protocol):
         ...
 
     def sized_parameters(self, cluster: DeclaredCluster, resources: InstanceResources) -> Iterable[SizedParameter]:
-        """Yield the parameters that follow from the limits.
-
-        Some of them may be declared.
-        """
+        """Yield the parameters that follow from the limits. Some of them may be declared."""
         ...
 
     def managed_parameters(self, cluster: DeclaredCluster, names: Iterable[str]) -> frozenset[str]:

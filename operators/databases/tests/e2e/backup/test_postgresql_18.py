@@ -25,10 +25,9 @@ FILE = "SELECT pg_relation_filenode('{}'::regclass)"
 
 @pytest.fixture(scope="module")
 def nodes(shared: NamespaceClient) -> NamespaceClient:
-    """The namespace, with the images of 18 in the nodes."""
+    """The namespace, with the image of 18 in the nodes."""
     if shared.target.is_devcluster:
-        for recipe in (POSTGRESQL_18, UPGRADE_TO_18):
-            load(ensure(recipe, Progress()))
+        load(ensure(POSTGRESQL_18, Progress()))
     return shared
 
 
@@ -65,6 +64,7 @@ def test_new_cluster_of_18_fails_over(nodes: NamespaceClient) -> None:
 
 @pytest.mark.requirement("overview/level-2-upgrades")
 def test_upgraded_cluster_keeps_data_and_backups(nodes: NamespaceClient, store: ObjectStore) -> None:
+    load(ensure(UPGRADE_TO_18, Progress()))
     spec = {**SMALL_SPEC, "version": "17", "instances": 2, "storage": {"size": "1Gi"}}
     cluster = ClusterUnderTest(nodes, "ledger", spec)
     cluster.apply()
