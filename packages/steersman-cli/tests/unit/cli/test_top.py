@@ -166,7 +166,7 @@ def test_top_of_older_operator_says_update(endpoint: list[Any]) -> None:
 def test_top_of_unreachable_operator_says_how_to_start_it() -> None:
     result = CliRunner().invoke(app, ["top", "--once", "--url", "http://127.0.0.1:1"])
     assert result.exit_code == 2
-    assert "run the operator with --debug-bind-address=127.0.0.1:8082" in result.output
+    assert "Other operators need --debug-bind-address=127.0.0.1:8082" in result.output
 
 
 def test_top_of_other_scheme_is_rejected() -> None:

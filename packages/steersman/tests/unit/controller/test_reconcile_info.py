@@ -86,7 +86,14 @@ async def test_recent_reconciles_are_bounded() -> None:
     assert [str(each) for each in second.triggers] == ["retry after Conflict"]
     shown = json.loads(json.dumps(first.to_builtins()))
     assert shown["triggers"] == [
-        {"reason": "updated", "origin": "for", "kind": "Widget", "object": "orders/a", "fields": ["spec.depth"]}
+        {
+            "reason": "updated",
+            "origin": "for",
+            "writer": "other",
+            "kind": "Widget",
+            "object": "orders/a",
+            "fields": ["spec.depth"],
+        }
     ]
     assert (shown["controller"], shown["name"], shown["result"]) == ("remembered", "a", "error")
     assert shown["started"].startswith("2030-01-01T00:00:00")
