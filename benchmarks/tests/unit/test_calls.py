@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from benchmarks.calls import BUILT_IN, count_by_module, is_event_loop
 
@@ -12,7 +14,7 @@ LENGTH = (BUILT_IN, 0, "<built-in method builtins.len>")
 
 def test_built_in_calls_count_for_their_callers() -> None:
     callers = {STORE: (30, 30, 0.0, 0.0), SELECT: (5, 5, 0.0, 0.0)}
-    stats = {
+    stats: dict[tuple[str, int, str], Any] = {
         STORE: (10, 10, 0.0, 0.0, {}),
         SELECT: (2, 2, 0.0, 0.0, {}),
         LENGTH: (35, 35, 0.0, 0.0, callers),

@@ -55,7 +55,10 @@ async def test_client_page_owners_share_an_object(page: Load, client: Client) ->
     await publish(client, first, {"a": "1"})
     assert (await client.get(ConfigMap, key)).data == {"a": "1", "c": "2"}
     await publish(client, first, {})
-    assert (await client.get(ConfigMap, key)).data == {"c": "2"}
+    names = [f"shop-operator/{owner.metadata.uid}" for owner in (first, second)]
+    found = await Client(client.transport, field_manager="reader", previous_field_managers=names).get(ConfigMap, key)
+    assert found.data == {"c": "2"}
+    assert [entry.manager for entry in found.metadata.managed_fields] == names[1:]
 
 
 @virtual_time

@@ -13,7 +13,7 @@ from steersman.api.apps_v1 import Deployment, DeploymentStatus
 from steersman.api.core_v1 import Pod
 from steersman.api.meta_v1 import LabelSelector
 from steersman.client import Client, Discovery, connect, load_config
-from steersman.errors import NoKindMatch, NotFound
+from steersman.errors import ConfigurationError, NoKindMatch, NotFound
 from steersman.meta import ApiResource, ObjectKey, Unstructured, metadata_only, unstructured
 from steersman_cli.exit_codes import CheckFailed
 from steersman_manifests.manifest_files import Manifest
@@ -123,6 +123,8 @@ class Applier:
 
     async def _apply(self, manifest: Manifest) -> None:
         kind, key = unstructured(await self._resolve_kind(manifest)), _object_key(manifest)
+        if kind.api_resource.namespaced and not key.namespace:
+            raise ConfigurationError(f"{display_name(manifest)} has no metadata.namespace")
         previous = await self._current_resource_version(kind, key)
         applied = await self._client.apply(kind.of(manifest), dry_run=self._dry_run)
         if previous is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import keyword
 import pkgutil
 import re
 import textwrap
@@ -21,6 +22,8 @@ from steersman_cli.kopf.handlers import KopfHandler, ResourceName
 
 _LINE_LENGTH = 110
 _PYTHON_TYPES = {"string": "str", "boolean": "bool", "integer": "int", "number": "float", "": "object"}
+# Every ``Status`` has them.
+_INHERITED_STATUS_FIELDS = ("conditions", "observedGeneration")
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ def _status_fields(handlers: Iterable[KopfHandler]) -> dict[str, str]:
     found: dict[str, str] = {}
     for handler in handlers:
         for name, type_ in handler.status_fields.items():
-            found[name] = found.get(name) or type_
+            if name not in _INHERITED_STATUS_FIELDS:
+                found[name] = found.get(name) or type_
     return found
 
 
@@ -135,7 +139,9 @@ def _kind_of(
 
 
 def _attribute_name(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", re.sub(r"\W", "_", name)).lower()
+    attribute = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", re.sub(r"\W", "_", name)).lower()
+    attribute = f"n{attribute}" if attribute[:1].isdigit() else attribute
+    return f"{attribute}_" if keyword.iskeyword(attribute) else attribute
 
 
 def _builtin_kind(resource: ResourceName) -> _Kind | None:

@@ -59,10 +59,15 @@ def _field_name(node: ast.expr) -> str:
 def _is_status(node: ast.expr) -> bool:
     """Return True for ``status``, ``patch.status``, ``body.status`` and ``body["status"]``."""
     if isinstance(node, ast.Subscript):
-        return isinstance(node.slice, ast.Constant) and node.slice.value == "status"
+        return _is_own_object(node.value) and isinstance(node.slice, ast.Constant) and node.slice.value == "status"
     if isinstance(node, ast.Attribute):
-        return node.attr == "status"
+        return _is_own_object(node.value) and node.attr == "status"
     return isinstance(node, ast.Name) and node.id == "status"
+
+
+def _is_own_object(node: ast.expr) -> bool:
+    """Return True for the keyword arguments that stand for the handled object."""
+    return isinstance(node, ast.Name) and node.id in ("patch", "body")
 
 
 def _json_type(value: ast.expr) -> str:

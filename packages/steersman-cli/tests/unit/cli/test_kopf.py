@@ -220,6 +220,8 @@ def helper(): return 1
 def made(status, patch, **_):
     patch.status["phase"] = "Ready"
     patch.status["usedGib"] = helper()
+    patch.status["class"] = pod.status.get("podIP")
+    patch.status["conditions"] = []
     if status.get("count", 0):
         return {"url": "x"}
 """
@@ -227,7 +229,7 @@ def made(status, patch, **_):
 
 def test_status_fields_are_read_from_handlers(tmp_path: Path) -> None:
     [made] = handlers_of(tmp_path, STATUS_WRITER)
-    assert made.status_fields == {"phase": "string", "usedGib": "", "count": ""}
+    assert made.status_fields == {"phase": "string", "usedGib": "", "count": "", "class": "", "conditions": ""}
     steps = convert(made).steps
     assert "add .with_predicate(generation_changed | labels_changed)" in steps
     assert any(step.startswith("return value: Kopf stores it in status.made") for step in steps)
@@ -268,7 +270,7 @@ from main import Cart
 from steersman.controller.status import merge_status
 from steersman.meta import decode_builtins
 cart = decode_builtins({"metadata": {"name": "a"}, "spec": {}}, Cart)
-print(merge_status(cart, cart, datetime.now(UTC), (), {"phase": "Ready", "used_gib": 1, "count": 2}))
+print(merge_status(cart, cart, datetime.now(UTC), (), {"phase": "Ready", "used_gib": 1, "count": 2, "class_": "x"}))
 """
     found = subprocess.run([sys.executable, "-c", program], cwd=target, capture_output=True, text=True)
     assert "phase='Ready'" in found.stdout, found

@@ -265,9 +265,13 @@ class Cache:
     def _sinks_by_namespace(self, kind: type[Object]) -> _SinksByNamespace:
         """Return the sinks of a written kind by namespace. The empty name stands for all other namespaces."""
         resource = kind.api_resource.group_resource
-        sinks = [sink for sink in self._sinks() if sink.kind.api_resource.group_resource == resource]
-        namespaces = {"", *(sink.scope.namespace for sink in sinks)}
-        return {name: tuple(s for s in sinks if s.scope.namespace in ("", name)) for name in namespaces}
+        by_namespace: dict[str, tuple[InformerSink[Any], ...]] = {"": ()}
+        for sink in self._sinks():
+            if sink.kind.api_resource.group_resource == resource:
+                name = sink.scope.namespace
+                by_namespace[name] = (*by_namespace.get(name, ()), sink)
+        everywhere = by_namespace[""]
+        return {name: sinks if not name else (*everywhere, *sinks) for name, sinks in by_namespace.items()}
 
     def _convert(self, cached_kind: type[Object], kind: type[Object], raw: bytes) -> Object | None:
         """Decode a response of type ``kind`` as ``cached_kind``.

@@ -13,7 +13,7 @@ from steersman.cache.optional_informer import OptionalInformer
 from steersman.cache.ownership import OwnershipCheck, already_owned
 from steersman.client import Client
 from steersman.client.discovery import is_served
-from steersman.client.encode import key_of, kind_of, scoped_key, status_document, with_owner
+from steersman.client.encode import key_of, kind_of, require_applicable, scoped_key, status_document, with_owner
 from steersman.client.managed_fields import apply_would_change
 from steersman.client.patch import Patch
 from steersman.client.previous_managers import take_over_fields
@@ -223,6 +223,8 @@ class CachedClient:
         kind = kind_of(config)
         key = scoped_key(kind, config.key)
         current = await self._cached_object(kind, key) if _can_skip_apply(config) else None
+        if current is None:
+            require_applicable(config)
         if owner is None or (current is not None and current.is_controlled_by(owner)):
             return await self._apply(config, current, owner=owner, uid=uid, force=force)
         with self._ownership.reserve(kind, key, owner):

@@ -47,7 +47,10 @@ class OwnershipCheck:
         if (holder := reserved.get(name)) is None:
             reserved[name] = owner
         elif holder.metadata.uid != owner.metadata.uid:
-            raise _other_controller(f"{kind.api_resource.kind} {key}", _name_of(owner), _name_of(holder))
+            raise AlreadyOwned(
+                f"{kind.api_resource.kind} {key} is being applied by {_name_of(holder)}, and {_name_of(owner)} does"
+                " not take it over: rename one of the two"
+            )
         try:
             yield
         finally:

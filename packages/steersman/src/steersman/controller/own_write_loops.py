@@ -18,7 +18,7 @@ _MAX_REPORTED_OBJECTS = 1000
 class OwnWriteLoops:
     """Counts reconciles of each object, and checks the triggers of frequent ones.
 
-    The counts of a window are dropped at its end, so idle objects use no memory.
+    The counts of a window are dropped by the first reconcile after its end.
     """
 
     __slots__ = ("_counts", "_reported", "_window_end")

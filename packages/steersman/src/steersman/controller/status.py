@@ -109,7 +109,7 @@ def merge_status(
     if "observed_generation" in known:
         changes.setdefault("observed_generation", generation)
     if conditions:
-        updated: tuple[Condition, ...] = getattr(status, "conditions", ())
+        updated: tuple[Condition, ...] = getattr(status, "conditions", None) or ()
         for condition in conditions:
             if condition.observed_generation is None:
                 condition = replace(condition, observed_generation=generation)
@@ -121,7 +121,11 @@ def merge_status(
 @cache
 def _optional_status(kind: type[Object]) -> type[FrozenStruct] | None:
     """Return the type of an optional status, as generated kinds have."""
-    hint = get_type_hints(kind).get("status")
+    try:
+        hint = get_type_hints(kind).get("status")
+    except NameError:
+        # The annotations of a kind inside a function, or under TYPE_CHECKING, cannot be resolved.
+        return None
     found = [each for each in get_args(hint) if isinstance(each, type) and issubclass(each, FrozenStruct)]
     return found[0] if len(found) == 1 else None
 

@@ -92,7 +92,7 @@ class Trigger:
         """The client that wrote an update; None for other reasons.
 
         A watch event may arrive before the response to our write. ``managedFields`` then shows that we own a changed
-        field. List items are not compared, so such an update may be reported as ``other``.
+        field. An update that only removes fields, or changes list items, is then reported as ``other``.
         """
         event = self._change
         if event is None or self.reason != "updated":
@@ -189,7 +189,8 @@ def _owns_change(old: Object | None, new: Object | None) -> bool:
     """
     if old is None or new is None or not new.metadata.managed_fields:
         return False
-    owned = [cast("dict[str, Any]", msgspec.json.decode(e.fields_v1)) for e in new.metadata.managed_fields]
+    entries = [entry.fields_v1 for entry in new.metadata.managed_fields if bytes(entry.fields_v1)]
+    owned = [cast("dict[str, Any]", msgspec.json.decode(entry)) for entry in entries]
     paths = [
         each.path
         for each in field_differences(old, new)

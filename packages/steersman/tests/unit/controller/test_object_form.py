@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from framework_support.controller_env import NAMESPACE, ControllerEnv, drain_event_loop, key, running
-from framework_support.widget import Widget, WidgetStatus
+from framework_support.widget import Widget, WidgetStatus, widget
 from steersman.api.apiextensions_v1 import CustomResourceDefinition
 from steersman.api.core_v1 import ConfigMap, Pod, PodCondition, PodStatus
 from steersman.cache import CachedClient, InformerOptions
@@ -27,6 +27,7 @@ from steersman.controller import (
     object_form,
 )
 from steersman.controller.finalizers import add_finalizer
+from steersman.controller.status import merge_status
 from steersman.errors import ConfigurationError, Conflict, NotFound
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import Condition, FrozenDict, find_condition, metadata_only
@@ -520,6 +521,14 @@ async def test_status_with_unknown_field_lists_fields() -> None:
         with pytest.raises(TypeError, match="WidgetMetadata has no typed status: declare a Status class"):
             await context.status(metadata, depth=3)
     assert widget.metadata.namespace == NAMESPACE
+
+
+def test_condition_is_added_to_absent_conditions() -> None:
+    # Generated kinds have None for an absent list.
+    found = replace(widget(), status=replace(WidgetStatus(), conditions=None))
+    merged = merge_status(found, found, datetime(2030, 1, 1, tzinfo=UTC), [READY], {})
+    assert isinstance(merged, WidgetStatus)
+    assert [condition.type for condition in merged.conditions] == ["Ready"]
 
 
 @virtual_time
