@@ -167,6 +167,24 @@ async def test_other_restore_replaces_a_failed_overwrite(kind: type[InPlace], fi
 
 
 @virtual_time
+async def test_replaced_overwrite_keeps_final_backup() -> None:
+    world = InPlace()
+    async with world.operator():
+        await interrupted(world, 1)
+        world.hosts.programs.recovery_failure = None
+        await world.client.delete(Restore, RESTORE)
+        await world.restore("other", only=None)
+        await world.replanned("other")
+        await world.confirm("other")
+        await world.completed(1, "other")
+        assert overwritten(world) == ["data-orders-0"], "the retired PVC keeps its annotation"
+        await world.change(deletionPolicy="Delete")
+        await world.client.delete(world.kind, KEY)
+        await world.until("gone", lambda: world.cluster is None, 600)
+        assert len(world.hosts.programs.final_backups) == 1
+
+
+@virtual_time
 async def test_deleted_restore_is_reported_before_its_job() -> None:
     world = InPlace()
     async with world.operator():
