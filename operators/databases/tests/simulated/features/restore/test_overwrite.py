@@ -9,10 +9,12 @@ import pytest
 
 from database_support.unit.cluster_harness import KEY, NAMES
 from database_support.unit.database_harness import CuttableTransport
+from database_support.unit.fake_patroni import FakeVolume
 from database_support.unit.in_place import WHOLE, GroupInPlace, InPlace
 from database_support.unit.restore_harness import NAME
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim
+from steersman.client import MergePatch
 from steersman.meta import ObjectKey, find_condition
 from steersman_databases.api import Restore
 from steersman_databases.cluster.state import OVERWRITING
@@ -182,6 +184,26 @@ async def test_replaced_overwrite_keeps_final_backup() -> None:
         await world.client.delete(world.kind, KEY)
         await world.until("gone", lambda: world.cluster is None, 600)
         assert len(world.hosts.programs.final_backups) == 1
+
+
+@virtual_time
+async def test_overwrite_without_complete_data_stops_nothing() -> None:
+    world = InPlace()
+    async with world.operator():
+        await world.planned(1, mode="InPlace")
+        await world.change(instances=2)
+        await world.until("the PVC exists", lambda: "data-orders-1" in world.pvc_names())
+        replica = await world.client.get(PersistentVolumeClaim, NAMES.data_pvc(1))
+        world.hosts.volumes[replica.metadata.uid] = FakeVolume(broken=True)
+        key = NAMES.data_pvc(0)
+        protected = MergePatch({"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}})
+        await world.client.patch(PersistentVolumeClaim, key, protected)
+        await world.client.delete(PersistentVolumeClaim, key)
+        await world.confirm()
+        await world.until("started", lambda: world.outcome() == "Running/Running", 60)
+        await world.wait(120)
+        assert overwritten(world) == []
+        assert world.restored() == [False], "the last instance with complete data serves"
 
 
 @virtual_time
