@@ -38,13 +38,15 @@ from steersman_databases.features.restore import model
 from steersman_databases.features.restore.reporter import RestoreReporter, failure_of
 from steersman_databases.features.restore.specs import preview_plan
 from steersman_databases.features.restore.undo import UndoNotReady, UndoRefused, missing_volume, undo_plan
-from steersman_databases.features.restore_in_place.model import active, is_confirmed, overwrites
+from steersman_databases.features.restore_in_place.model import active, has_timed_out, is_confirmed, overwrites
 from steersman_databases.features.storage.growth_stage import grown_size
 from steersman_databases.features.storage.specs import RESTORED_BY
 
 _WAITING_SECONDS = 5.0
 _ID_LENGTH = 12
 _PLAN_MAX_AGE = timedelta(minutes=10)
+_REQUEST_TIME = timedelta(minutes=1)
+"""Time in which the controller of the cluster completes the requests that it began before a timeout."""
 _NO_UNDO = "no-undo-"
 """Prefix of IDs of plans that overwrite the data.
 
@@ -209,6 +211,8 @@ class InPlaceRestores:
                 return await self._fail(restore, cluster, "PreviousVolumesMissing", missing)
             return await self._progress(restore, cluster, "the instances stop")
         if overwrites(restore):
+            if has_timed_out(restore, self._runtime.clock.now() - _REQUEST_TIME):
+                return await self._replan(restore, cluster, "the instances did not stop within ten minutes")
             return await self._progress(restore, cluster, "the instances stop")
         key = names.restore_job(restore.metadata.uid)
         job = await get_cached_or_live(self._client, Job, key)

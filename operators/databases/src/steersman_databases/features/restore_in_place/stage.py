@@ -158,7 +158,7 @@ class RestoreInPlace:
         """Stop all instances, then give up their data. The volume of the primary receives the restored ones."""
         usable = [i for i in state.instances if i.lineage == state.lineage and has_data(i) and not is_lost(i)]
         instance = next((i for i in usable if i.ordinal == state.members.last_leader), usable[0] if usable else None)
-        if instance is None:
+        if instance is None or model.has_timed_out(restore, self.context.clock.now()):
             return None
         step = await self._stop(state, conditions)
         if step is not None or not await self._is_still_active(restore):

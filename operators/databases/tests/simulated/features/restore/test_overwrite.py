@@ -114,6 +114,25 @@ async def test_old_plan_is_repeated_before_the_data_are_given_up() -> None:
         assert world.restored() == [False] and overwritten(world) == []
 
 
+@ENGINES
+@virtual_time
+async def test_overwrite_that_cannot_stop_is_planned_again(kind: type[InPlace]) -> None:
+    world = kind()
+    async with world.operator():
+        await world.planned(2, mode="InPlace")
+        primary = world.status.primary
+        world.hang(*(f"{name}-0" for name in world.pods() if name != primary))
+        await world.confirm()
+        await world.until("started", lambda: world.outcome() == "Running/Running", 60)
+        await world.wait(620)
+        world.hang()
+        await world.until("planned again", lambda: world.outcome() == "Pending/Waiting" and world.restores(), 120)
+        await world.run_plans({"ok": False, "reason": "NoUsableBackup", "message": "the backup has expired."})
+        await world.until("failed", lambda: world.outcome() == "Failed/NoUsableBackup", 60)
+        await world.ready(2)
+        assert world.status.primary == primary and overwritten(world) == []
+
+
 @virtual_time
 async def test_overwriting_job_has_the_reserved_timeline() -> None:
     world = InPlace()
