@@ -193,8 +193,8 @@ class InPlaceRestores:
     async def _is_plan_old(self, restore: Restore, cluster: Cluster) -> bool:
         key = self._declare(cluster).names.restore_plan_job(restore.metadata.uid)
         job = await get_cached_or_live(self._client, Job, key)
-        created = None if job is None else job.metadata.creation_timestamp
-        return created is None or self._runtime.clock.now() - created > _PLAN_MAX_AGE
+        completed = None if job is None else job.status.completion_time
+        return completed is None or self._runtime.clock.now() - completed > _PLAN_MAX_AGE
 
     async def _follow(self, restore: Restore, cluster: Cluster) -> Result:
         names = self._declare(cluster).names

@@ -114,6 +114,20 @@ async def test_old_plan_is_repeated_before_the_data_are_given_up() -> None:
         assert world.restored() == [False] and overwritten(world) == []
 
 
+@virtual_time
+async def test_slow_plan_job_does_not_delay_the_start() -> None:
+    world = InPlace()
+    async with world.operator():
+        await world.declare()
+        await world.ready(1)
+        await world.restore(only=None, mode="InPlace")
+        await world.until("a plan Job", lambda: world.restores(), 60)
+        await world.wait(1800)
+        await world.replanned()
+        await world.confirm()
+        await world.completed(1)
+
+
 @ENGINES
 @virtual_time
 async def test_overwrite_that_cannot_stop_is_planned_again(kind: type[InPlace]) -> None:
