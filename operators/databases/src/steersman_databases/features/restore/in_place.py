@@ -46,7 +46,7 @@ _WAITING_SECONDS = 5.0
 _ID_LENGTH = 12
 _PLAN_MAX_AGE = timedelta(minutes=10)
 _REQUEST_TIME = timedelta(minutes=1)
-"""Time in which the controller of the cluster completes the requests that it began before a timeout."""
+"""Time for requests that the controller of the cluster began earlier."""
 _NO_UNDO = "no-undo-"
 """Prefix of IDs of plans that overwrite the data.
 

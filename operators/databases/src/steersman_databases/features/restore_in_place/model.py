@@ -13,7 +13,10 @@ from steersman_databases.features.storage.specs import REPLACED_BY, SERVED_UNTIL
 
 DEFAULT_KEEP_PREVIOUS = timedelta(hours=24)
 OVERWRITE_START_TIMEOUT = timedelta(minutes=10)
-"""Time from the start of a restore until it must have given up the previous data. Its backup may expire."""
+"""Time from the start until the data are given up.
+
+The backup of the plan may expire meanwhile.
+"""
 
 
 def split_by_lineage(state: ClusterState) -> tuple[ClusterState, Sequence[Instance]]:
@@ -54,7 +57,7 @@ def active(restores: Iterable[Restore]) -> Restore | None:
 
 
 def has_timed_out(restore: Restore, now: datetime) -> bool:
-    """Return True if the restore may not give up the previous data any more."""
+    """Return True if it is too late to give up the data."""
     started = restore.status.start_time
     return started is None or now - started > OVERWRITE_START_TIMEOUT
 
