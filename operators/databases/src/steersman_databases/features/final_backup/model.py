@@ -49,7 +49,7 @@ def has_data(pvcs: Sequence[PersistentVolumeClaim], *, served: bool, retained: S
         served: a server of this cluster has run.
         retained: names of PVCs that a previous cluster left.
     """
-    if any(OVERWRITING in pvc.metadata.annotations for pvc in pvcs):
+    if any(OVERWRITING in pvc.metadata.annotations for pvc in data_pvcs(pvcs)):
         # The data of the cluster are in the archive alone.
         return False
     data = [pvc for pvc in data_pvcs(pvcs) if AWAITING_RECOVERY not in pvc.metadata.labels]

@@ -38,13 +38,15 @@ from steersman_databases.features.restore import model
 from steersman_databases.features.restore.reporter import RestoreReporter, failure_of
 from steersman_databases.features.restore.specs import preview_plan
 from steersman_databases.features.restore.undo import UndoNotReady, UndoRefused, missing_volume, undo_plan
-from steersman_databases.features.restore_in_place.model import active, is_confirmed, overwrites
+from steersman_databases.features.restore_in_place.model import active, has_timed_out, is_confirmed, overwrites
 from steersman_databases.features.storage.growth_stage import grown_size
 from steersman_databases.features.storage.specs import RESTORED_BY
 
 _WAITING_SECONDS = 5.0
 _ID_LENGTH = 12
 _PLAN_MAX_AGE = timedelta(minutes=10)
+_REQUEST_TIME = timedelta(minutes=1)
+"""Time for requests that the controller of the cluster began earlier."""
 _NO_UNDO = "no-undo-"
 """Prefix of IDs of plans that overwrite the data.
 
@@ -191,8 +193,8 @@ class InPlaceRestores:
     async def _is_plan_old(self, restore: Restore, cluster: Cluster) -> bool:
         key = self._declare(cluster).names.restore_plan_job(restore.metadata.uid)
         job = await get_cached_or_live(self._client, Job, key)
-        created = None if job is None else job.metadata.creation_timestamp
-        return created is None or self._runtime.clock.now() - created > _PLAN_MAX_AGE
+        completed = None if job is None else job.status.completion_time
+        return completed is None or self._runtime.clock.now() - completed > _PLAN_MAX_AGE
 
     async def _follow(self, restore: Restore, cluster: Cluster) -> Result:
         names = self._declare(cluster).names
@@ -209,6 +211,8 @@ class InPlaceRestores:
                 return await self._fail(restore, cluster, "PreviousVolumesMissing", missing)
             return await self._progress(restore, cluster, "the instances stop")
         if overwrites(restore):
+            if has_timed_out(restore, self._runtime.clock.now() - _REQUEST_TIME):
+                return await self._replan(restore, cluster, "the instances did not stop within ten minutes")
             return await self._progress(restore, cluster, "the instances stop")
         key = names.restore_job(restore.metadata.uid)
         job = await get_cached_or_live(self._client, Job, key)

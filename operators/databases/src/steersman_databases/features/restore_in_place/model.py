@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from steersman.api.core_v1 import PersistentVolumeClaim
 from steersman_databases.api import Restore
@@ -12,6 +12,11 @@ from steersman_databases.cluster.state import ClusterState, Instance, is_retired
 from steersman_databases.features.storage.specs import REPLACED_BY, SERVED_UNTIL
 
 DEFAULT_KEEP_PREVIOUS = timedelta(hours=24)
+OVERWRITE_START_TIMEOUT = timedelta(minutes=10)
+"""Time from the start until the data are given up.
+
+The backup of the plan may expire meanwhile.
+"""
 
 
 def split_by_lineage(state: ClusterState) -> tuple[ClusterState, Sequence[Instance]]:
@@ -49,6 +54,12 @@ def active(restores: Iterable[Restore]) -> Restore | None:
     """Return the oldest restore that is carried out, or None."""
     found = [restore for restore in restores if is_active(restore)]
     return min(found, key=lambda r: (str(r.metadata.creation_timestamp), r.metadata.uid), default=None)
+
+
+def has_timed_out(restore: Restore, now: datetime) -> bool:
+    """Return True if it is too late to give up the data."""
+    started = restore.status.start_time
+    return started is None or now - started > OVERWRITE_START_TIMEOUT
 
 
 def kept_for(restore: Restore) -> timedelta:

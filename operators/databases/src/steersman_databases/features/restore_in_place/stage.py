@@ -22,7 +22,15 @@ from steersman.meta import Object
 from steersman_databases.api import Cluster, Restore
 from steersman_databases.cluster import planner
 from steersman_databases.cluster.actions import Action, Wait
-from steersman_databases.cluster.state import MAJOR_LABEL, ClusterState, Instance, is_lost, is_retired, ordinal_of
+from steersman_databases.cluster.state import (
+    MAJOR_LABEL,
+    ClusterState,
+    Instance,
+    has_data,
+    is_lost,
+    is_retired,
+    ordinal_of,
+)
 from steersman_databases.cluster.status.conditions import ConditionSet
 from steersman_databases.core.cached_reads import get_cached_or_live, get_live
 from steersman_databases.core.context import ClusterContext
@@ -148,9 +156,9 @@ class RestoreInPlace:
         self, state: ClusterState, restore: Restore, conditions: ConditionSet
     ) -> Action | Wait | None:
         """Stop all instances, then give up their data. The volume of the primary receives the restored ones."""
-        usable = [i for i in state.instances if i.lineage == state.lineage and not is_lost(i)]
+        usable = [i for i in state.instances if i.lineage == state.lineage and has_data(i) and not is_lost(i)]
         instance = next((i for i in usable if i.ordinal == state.members.last_leader), usable[0] if usable else None)
-        if instance is None:
+        if instance is None or model.has_timed_out(restore, self.context.clock.now()):
             return None
         step = await self._stop(state, conditions)
         if step is not None or not await self._is_still_active(restore):

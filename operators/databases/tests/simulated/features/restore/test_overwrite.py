@@ -9,10 +9,12 @@ import pytest
 
 from database_support.unit.cluster_harness import KEY, NAMES
 from database_support.unit.database_harness import CuttableTransport
+from database_support.unit.fake_patroni import FakeVolume
 from database_support.unit.in_place import WHOLE, GroupInPlace, InPlace
 from database_support.unit.restore_harness import NAME
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim
+from steersman.client import MergePatch
 from steersman.meta import ObjectKey, find_condition
 from steersman_databases.api import Restore
 from steersman_databases.cluster.state import OVERWRITING
@@ -113,6 +115,39 @@ async def test_old_plan_is_repeated_before_the_data_are_given_up() -> None:
 
 
 @virtual_time
+async def test_slow_plan_job_does_not_delay_the_start() -> None:
+    world = InPlace()
+    async with world.operator():
+        await world.declare()
+        await world.ready(1)
+        await world.restore(only=None, mode="InPlace")
+        await world.until("a plan Job", lambda: world.restores(), 60)
+        await world.wait(1800)
+        await world.replanned()
+        await world.confirm()
+        await world.completed(1)
+
+
+@ENGINES
+@virtual_time
+async def test_overwrite_that_cannot_stop_is_planned_again(kind: type[InPlace]) -> None:
+    world = kind()
+    async with world.operator():
+        await world.planned(2, mode="InPlace")
+        primary = world.status.primary
+        world.hang(*(f"{name}-0" for name in world.pods() if name != primary))
+        await world.confirm()
+        await world.until("started", lambda: world.outcome() == "Running/Running", 60)
+        await world.wait(620)
+        world.hang()
+        await world.until("planned again", lambda: world.outcome() == "Pending/Waiting" and world.restores(), 120)
+        await world.run_plans({"ok": False, "reason": "NoUsableBackup", "message": "the backup has expired."})
+        await world.until("failed", lambda: world.outcome() == "Failed/NoUsableBackup", 60)
+        await world.ready(2)
+        assert world.status.primary == primary and overwritten(world) == []
+
+
+@virtual_time
 async def test_overwriting_job_has_the_reserved_timeline() -> None:
     world = InPlace()
     async with world.operator():
@@ -164,6 +199,44 @@ async def test_other_restore_replaces_a_failed_overwrite(kind: type[InPlace], fi
         await world.confirm("other")
         await world.completed(3, "other")
         assert world.restored() == [True] * 3
+
+
+@virtual_time
+async def test_replaced_overwrite_keeps_final_backup() -> None:
+    world = InPlace()
+    async with world.operator():
+        await interrupted(world, 1)
+        world.hosts.programs.recovery_failure = None
+        await world.client.delete(Restore, RESTORE)
+        await world.restore("other", only=None)
+        await world.replanned("other")
+        await world.confirm("other")
+        await world.completed(1, "other")
+        assert overwritten(world) == ["data-orders-0"], "the retired PVC keeps its annotation"
+        await world.change(deletionPolicy="Delete")
+        await world.client.delete(world.kind, KEY)
+        await world.until("gone", lambda: world.cluster is None, 600)
+        assert len(world.hosts.programs.final_backups) == 1
+
+
+@virtual_time
+async def test_overwrite_without_complete_data_stops_nothing() -> None:
+    world = InPlace()
+    async with world.operator():
+        await world.planned(1, mode="InPlace")
+        await world.change(instances=2)
+        await world.until("the PVC exists", lambda: "data-orders-1" in world.pvc_names())
+        replica = await world.client.get(PersistentVolumeClaim, NAMES.data_pvc(1))
+        world.hosts.volumes[replica.metadata.uid] = FakeVolume(broken=True)
+        key = NAMES.data_pvc(0)
+        protected = MergePatch({"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}})
+        await world.client.patch(PersistentVolumeClaim, key, protected)
+        await world.client.delete(PersistentVolumeClaim, key)
+        await world.confirm()
+        await world.until("started", lambda: world.outcome() == "Running/Running", 60)
+        await world.wait(120)
+        assert overwritten(world) == []
+        assert world.restored() == [False], "the last instance with complete data serves"
 
 
 @virtual_time

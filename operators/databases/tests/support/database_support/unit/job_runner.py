@@ -126,6 +126,7 @@ class JobRunner:
         body = {"status": {"phase": "Failed" if exit_code else "Succeeded", "containerStatuses": statuses}}
         await self._client.patch(Pod, pod.key, MergePatch(body), subresource="status")
         condition = {"type": "Failed" if exit_code else "Complete", "status": "True", "message": "its policy says so"}
-        await self._client.patch(
-            Job, job.key, MergePatch({"status": {"conditions": [condition]}}), subresource="status"
-        )
+        done: dict[str, object] = {"conditions": [condition]}
+        if not exit_code and self.clock is not None:
+            done["completionTime"] = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        await self._client.patch(Job, job.key, MergePatch({"status": done}), subresource="status")

@@ -166,6 +166,7 @@ class RestoreHarness(BackupHarness):
         """
         outcome = result or {"ok": True, "plan": self.plan_report()}
         runner = JobRunner(self.server, self.client, self.hosts.sql, [])
+        runner.clock = self.runtime.clock
         running = [job for job in self.restores() if "-restore-plan-" in job.metadata.name]
         for job in running:
             await runner.finish_pod(job, json.dumps(outcome), 0 if outcome["ok"] else 3)
