@@ -13,7 +13,7 @@ from steersman.cache.optional_informer import OptionalInformer
 from steersman.cache.ownership import OwnershipCheck, already_owned
 from steersman.client import Client
 from steersman.client.discovery import is_served
-from steersman.client.encode import key_of, kind_of, require_applicable, scoped_key, status_document, with_owner
+from steersman.client.encode import kind_of, require_applicable, scoped_key, status_document, with_owner
 from steersman.client.managed_fields import apply_would_change
 from steersman.client.patch import Patch
 from steersman.client.previous_managers import take_over_fields
@@ -222,30 +222,44 @@ class CachedClient:
         """
         kind = kind_of(config)
         key = scoped_key(kind, config.key)
-        current = await self._cached_object(kind, key) if _can_skip_apply(config) else None
-        if current is None:
+        if kind.api_resource.namespaced and not key.namespace:
             require_applicable(config)
+        can_skip = _can_skip_apply(config)
+        current = await self._cached_object(kind, key) if can_skip else None
         if owner is None or (current is not None and current.is_controlled_by(owner)):
-            return await self._apply(config, current, owner=owner, uid=uid, force=force)
-        with self._ownership.reserve(kind, key, owner):
-            must_record, known_uid = await self._ownership.require(kind, key, owner, adopt=adopt), ""
-            if current is None and not uid and _can_skip_apply(config):
-                known_uid = self._ownership.applied_uid(kind, key, owner)
-            try:
-                applied = await self._apply(config, current, owner=owner, uid=uid or known_uid, force=force)
-            except Conflict:
-                if not known_uid:
-                    raise
-                # The name has another object, or none.
-                self._ownership.forget(kind, key)
-                return await self.apply(config, owner=owner, adopt=adopt, force=force)
-            if must_record:
-                self._ownership.record(kind, owner, applied)
-            return applied
+            return await self._apply(config, kind, key, current, owner=owner, uid=uid, force=force)
+        applied_uid = self._ownership.applied_uid(kind, key, owner)
+        known_uid = applied_uid if current is None and not uid and can_skip else ""
+        # An apply with the UID cannot take over the object of another owner.
+        is_reserved = not applied_uid and self._ownership.reserve(kind, key, owner)
+        try:
+            must_record = await self._ownership.require(kind, key, owner, adopt=adopt)
+            applied = await self._apply(config, kind, key, current, owner=owner, uid=uid or known_uid, force=force)
+        except Conflict:
+            if not known_uid:
+                raise
+            # The name has another object, or none.
+            self._ownership.forget(kind, key)
+            return await self.apply(config, owner=owner, adopt=adopt, force=force)
+        finally:
+            if is_reserved:
+                self._ownership.release(kind, key)
+        if must_record:
+            self._ownership.record(kind, owner, applied)
+        return applied
 
-    async def _apply(self, config: Any, current: Any, *, owner: Object | None, uid: str, force: bool) -> Any:
-        """Apply ``config``. ``current`` is the cached object, or None."""
-        kind, key = kind_of(config), key_of(config)
+    async def _apply(
+        self,
+        config: Any,
+        kind: type[Any],
+        key: ObjectKey,
+        current: Any,
+        *,
+        owner: Object | None,
+        uid: str,
+        force: bool,
+    ) -> Any:
+        """Apply ``config`` of ``key``. ``current`` is the cached object, or None."""
         previous = self.live.previous_field_managers
         try:
             if current is None or uid not in ("", current.metadata.uid):

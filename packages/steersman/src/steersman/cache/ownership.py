@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Generator
-from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
 from steersman.cache.cache import Cache
@@ -30,32 +28,32 @@ class OwnershipCheck:
         self._reserved = _RESERVED.setdefault(cache, {})
         self._applied: OrderedDict[tuple[ApiResource, ObjectKey], tuple[str, str]] = OrderedDict()
 
-    @contextmanager
-    def reserve(self, kind: type[Object], key: ObjectKey, owner: Object) -> Generator[None]:
+    def reserve(self, kind: type[Object], key: ObjectKey, owner: Object) -> bool:
         """Reserve a name for ``owner`` during the check and the apply.
 
         Two owners that apply one name at the same moment would both pass the check.
 
+        Returns:
+            True if the caller must call ``release``; False if ``owner`` has reserved the name already.
+
         Raises:
             AlreadyOwned: another owner of this process has reserved the name.
         """
-        reserved, name = self._reserved, (kind.api_resource.group_resource, key)
-        if self.applied_uid(kind, key, owner):
-            # The apply carries the UID.
-            yield
-            return
-        if (holder := reserved.get(name)) is None:
-            reserved[name] = owner
-        elif holder.metadata.uid != owner.metadata.uid:
+        name = kind.api_resource.group_resource, key
+        if name not in self._reserved:
+            self._reserved[name] = owner
+            return True
+        holder = self._reserved[name]
+        if holder.metadata.uid != owner.metadata.uid:
             raise AlreadyOwned(
                 f"{kind.api_resource.kind} {key} is being applied by {_name_of(holder)}, and {_name_of(owner)} does"
                 " not take it over: rename one of the two"
             )
-        try:
-            yield
-        finally:
-            if holder is None:
-                del reserved[name]
+        return False
+
+    def release(self, kind: type[Object], key: ObjectKey) -> None:
+        """Release a reserved name."""
+        del self._reserved[kind.api_resource.group_resource, key]
 
     async def require(self, kind: type[Object], key: ObjectKey, owner: Object, *, adopt: bool) -> bool:
         """Require that ``owner`` controls ``key``, or that it does not exist.
@@ -96,7 +94,10 @@ class OwnershipCheck:
 
     def applied_uid(self, kind: type[Object], key: ObjectKey, owner: Object) -> str:
         """Return the UID that was recorded for ``key``. Empty if there is none."""
-        owner_uid, uid = self._applied.get((kind.api_resource, key), ("", ""))
+        entry = kind.api_resource, key
+        if entry not in self._applied:
+            return ""
+        owner_uid, uid = self._applied[entry]
         return uid if owner_uid == owner.metadata.uid else ""
 
     def forget(self, kind: type[Object], key: ObjectKey) -> None:

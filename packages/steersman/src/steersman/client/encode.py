@@ -25,20 +25,22 @@ def require_applicable(config: Any) -> None:
 
     Raise ValueError if it has no namespace: the server would respond with "404 page not found".
     """
-    if not isinstance(config, ApplyConfiguration):
-        if not isinstance(config, Unstructured):
-            raise TypeError(
-                f"apply() requires an apply type, not the read type {type(config).__name__}: see steersman.api.apply"
-            )
+    if isinstance(config, ApplyConfiguration):
+        kind: type[Object] = config.read_type
+    elif isinstance(config, Unstructured):
+        kind = type(config)
         if config.metadata.creation_timestamp is not None or config.metadata.managed_fields:
             raise TypeError(
                 f"{config.key} was read from the server: apply() requires a configuration with only the fields to own"
             )
-    resource, key = kind_of(cast("Object", config)).api_resource, config.key
-    if resource.namespaced and not key.namespace:
+    else:
+        raise TypeError(
+            f"apply() requires an apply type, not the read type {type(config).__name__}: see steersman.api.apply"
+        )
+    if kind.api_resource.namespaced and not config.metadata.namespace:
         raise ValueError(
-            f"{resource.kind} {key.name} has no namespace: set metadata.namespace, or declare a cluster-scoped kind "
-            "with namespaced=False"
+            f"{kind.api_resource.kind} {config.metadata.name} has no namespace: set metadata.namespace, or declare a"
+            " cluster-scoped kind with namespaced=False"
         )
 
 

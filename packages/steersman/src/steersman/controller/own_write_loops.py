@@ -34,7 +34,7 @@ class OwnWriteLoops:
         if now >= self._window_end:
             counts.clear()
             self._window_end = now + WINDOW_SECONDS
-        count = counts[request] = counts.get(request, 0) + 1
+        count = counts[request] = counts[request] + 1 if request in counts else 1
         if count <= _UNCHECKED_RECONCILES or request in self._reported:
             return False
         if not triggers or any(trigger.writer != "own" for trigger in triggers):
