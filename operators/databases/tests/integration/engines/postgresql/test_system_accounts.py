@@ -72,6 +72,24 @@ async def test_accounts_of_marked_data_are_updated(postgresql: RealPostgreSQLSer
         postgresql.administer("COMMENT ON ROLE steersman_operator IS NULL")
 
 
+async def test_takeover_by_clone_keeps_operator_login(postgresql: RealPostgreSQLServer) -> None:
+    server, administrator = administrated(postgresql), postgresql.administrator
+    source = OwnershipMark("5f0c4a71", "PostgreSQLCluster", "prod", "orders")
+    clone = replace(source, name="copy")
+    text = f"{clone.text} 6eb3b365-1ff6-4b28-bc2a-ea8d087b5638"
+    query = """
+        SELECT rolcanlogin, shobj_description(oid, 'pg_authid') FROM pg_roles WHERE rolname = 'steersman_operator'
+    """
+    try:
+        previous = DataOwner(f"{source.text} 5eb3b365-1ff6-4b28-bc2a-ea8d087b5638", source.cluster, {})
+        await ensure_accounts(server, administrator, previous)
+        assert await ensure_accounts(server, administrator, DataOwner(text, source.cluster, {}, restored=True)) == ()
+        assert postgresql.administer(query) == [(True, text)]
+    finally:
+        postgresql.administer("COMMENT ON ROLE steersman_operator IS NULL")
+        postgresql.administer("ALTER ROLE steersman_operator LOGIN")
+
+
 NOTHING_SET = """
     SELECT NOT EXISTS (SELECT FROM pg_db_role_setting
         WHERE setrole::regrole::text LIKE 'steersman%'

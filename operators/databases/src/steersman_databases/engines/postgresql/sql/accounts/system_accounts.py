@@ -130,7 +130,9 @@ _DATA_OWNER_QUERY = "SELECT pg_catalog.shobj_description(pg_catalog.to_regrole(%
 _MARKED_ROLES_QUERY = """
     SELECT r.rolname, d.description FROM pg_catalog.pg_roles r JOIN pg_catalog.pg_shdescription d
     ON d.objoid = r.oid AND d.classoid = 'pg_catalog.pg_authid'::pg_catalog.regclass
+    WHERE r.rolname <> %s
 """
+"""Users with their marks. The role of the operator is not a user: its comment is the owner of the data."""
 _MARKED_DATABASES_QUERY = """
     SELECT b.datname, d.description FROM pg_catalog.pg_database b JOIN pg_catalog.pg_shdescription d
     ON d.objoid = b.oid AND d.classoid = 'pg_catalog.pg_database'::pg_catalog.regclass
@@ -227,7 +229,9 @@ async def _take_over_data(session: PostgreSQLSession, data_owner: DataOwner) -> 
     if previous == data_owner.text:
         return ()
     # Data without an owner are new, or from a version of the operator that did not record it.
-    marked_roles = await session.rows("inspecting users' marks", _MARKED_ROLES_QUERY) if previous else []
+    marked_roles = (
+        await session.rows("inspecting users' marks", _MARKED_ROLES_QUERY, OPERATOR_ROLE) if previous else []
+    )
     orphaned = data_owner.orphaned_users(((name, mark) for name, mark in marked_roles), previous)
     for name in orphaned:
         await session.run(f"locking user {name}", sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(name)))
