@@ -90,6 +90,28 @@ async def test_takeover_by_clone_keeps_operator_login(postgresql: RealPostgreSQL
         postgresql.administer("ALTER ROLE steersman_operator LOGIN")
 
 
+@pytest.mark.parametrize("restored", [True, False])
+async def test_recreated_namespace_keeps_recovered_users(postgresql: RealPostgreSQLServer, restored: bool) -> None:
+    server, administrator = administrated(postgresql), postgresql.administrator
+    cluster, mark = replace(CLERK, kind="PostgreSQLCluster", name="main"), replace(CLERK, namespace_uid="uid-1")
+    first, second = (DataOwner(f"{cluster.text} {uid}", cluster.cluster, {CLERK.text: {"clerk"}}) for uid in "12")
+    query = """
+        SELECT shobj_description(to_regrole('clerk'), 'pg_authid'), shobj_description(oid, 'pg_database')
+        FROM pg_database WHERE datname = 'ledger'
+    """
+    try:
+        await ensure_accounts(server, administrator, first)
+        for created in ("ROLE clerk", "DATABASE ledger"):
+            postgresql.administer(f"CREATE {created}")
+            postgresql.administer(f"COMMENT ON {created} IS '{mark.text}'")
+        assert await ensure_accounts(server, administrator, replace(second, restored=restored)) == ()
+        assert postgresql.administer(query) == [(CLERK.text, CLERK.text)]
+    finally:
+        postgresql.administer("COMMENT ON ROLE steersman_operator IS NULL")
+        postgresql.administer("DROP DATABASE IF EXISTS ledger")
+        postgresql.administer("DROP ROLE IF EXISTS clerk")
+
+
 NOTHING_SET = """
     SELECT NOT EXISTS (SELECT FROM pg_db_role_setting
         WHERE setrole::regrole::text LIKE 'steersman%'

@@ -84,3 +84,36 @@ def test_declared_user_with_uid_in_mark_is_not_orphaned() -> None:
 def test_restored_mark_keeps_meaningful_uid_only(mark: OwnershipMark, source: OwnershipMark, restored: str) -> None:
     marked = replace(mark, namespace_uid="uid-1")
     assert owner().restored_mark(marked.text, f"{source.text} 7") == restored
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_replacement_in_recreated_namespace_loses_uid(restored: bool) -> None:
+    taker, marked = owner(restored=restored, mark=SOURCE), replace(CLERK, namespace_uid="uid-1")
+    replaced = taker.replacement_mark(marked.text, PREVIOUS)
+    assert replaced is not None and replaced == CLERK.text
+    later = replace(marked, namespace_uid="uid-2")
+    require_adoptable("user", "clerk", replaced, later, False)
+    assert taker.replacement_mark(replaced, PREVIOUS) is None, "a second run changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("taker", "mark"),
+    [
+        (owner(mark=SOURCE), replace(GUEST, namespace_uid="uid-1")),
+        (owner(restored=False), replace(CLERK, namespace_uid="uid-1")),
+        (owner(mark=SOURCE), replace(CLERK, cluster="another", namespace_uid="uid-1")),
+    ],
+    ids=["other namespace", "namespace of the source", "another Kubernetes cluster"],
+)
+def test_replacement_keeps_uid_of_other_namespaces(taker: DataOwner, mark: OwnershipMark) -> None:
+    assert taker.replacement_mark(mark.text, PREVIOUS) is None
+
+
+def test_replacement_for_clone_is_restored_mark() -> None:
+    assert owner().replacement_mark(CLERK.text, PREVIOUS) == owner().restored_mark(CLERK.text, PREVIOUS) is not None
+
+
+def test_undeclared_user_of_recreated_namespace_is_orphaned() -> None:
+    marks = [("clerk", replace(CLERK, namespace_uid="uid-1").text)]
+    assert owner(mark=SOURCE, clerk=replace(CLERK, name="other")).orphaned_users(marks, PREVIOUS) == ["clerk"]
+    assert owner(mark=SOURCE, clerk=CLERK).orphaned_users(marks, PREVIOUS) == []

@@ -236,7 +236,7 @@ async def _take_over_data(session: PostgreSQLSession, data_owner: DataOwner) -> 
     for name in orphaned:
         await session.run(f"locking user {name}", sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(name)))
     await session.rows("ending sessions", _TERMINATE_SESSIONS_QUERY, orphaned)
-    if data_owner.restored and previous:
+    if previous:
         marked_databases = await session.rows("inspecting databases' marks", _MARKED_DATABASES_QUERY)
         await _replace_marks(session, data_owner, previous, "ROLE", marked_roles)
         await _replace_marks(session, data_owner, previous, "DATABASE", marked_databases)
@@ -256,6 +256,6 @@ async def _replace_marks(
 ) -> None:
     statement = sql.SQL("COMMENT ON {} {} IS {}")
     for name, mark in marked:
-        if (replacement := data_owner.restored_mark(mark, previous)) is not None:
+        if (replacement := data_owner.replacement_mark(mark, previous)) is not None:
             parts = sql.SQL(kind), sql.Identifier(name), sql.Literal(replacement)
             await session.run(f"marking {kind.lower()} {name}", statement.format(*parts))
