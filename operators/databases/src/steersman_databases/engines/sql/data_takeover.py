@@ -28,7 +28,7 @@ class DataOwner:
         cluster: ID of this Kubernetes cluster, as in ownership marks.
         users: names of declared users by the mark of the declaring object, without the UID of its namespace.
         retained_users: such marks of ``Database``s whose Secret was retained. Their users stay unlocked.
-        restored: the data came from a backup. Marks of the source are replaced; see `restored_mark`.
+        restored: the data came from a backup. Marks of the source are replaced. See `restored_mark`.
     """
 
     text: str
@@ -47,6 +47,24 @@ class DataOwner:
             previous: text of the previous owner.
         """
         return sorted(name for name, mark in marks if self._is_orphaned(name, mark, previous or ""))
+
+    def replacement_mark(self, mark: str, previous: str) -> str | None:
+        """Return the mark that replaces a mark at a takeover, or None.
+
+        The owner of the data owns the users and databases of its namespace, too. So their marks lose the UID of the
+        namespace, which may have been created again. See `restored_mark` for the marks of a restore's source.
+
+        Args:
+            mark: mark of a user or database.
+            previous: text of the previous owner.
+        """
+        if (restored := self.restored_mark(mark, previous)) is not None:
+            return restored
+        found, own = OwnershipMark.read(mark), _cluster_mark(self.text)
+        if found is None or own is None or not found.namespace_uid:
+            return None
+        is_own_namespace = (found.cluster, found.namespace) == (own.cluster, own.namespace)
+        return replace(found, namespace_uid="").text if is_own_namespace else None
 
     def restored_mark(self, mark: str, previous: str) -> str | None:
         """Return the mark that replaces a mark of the source, or None.

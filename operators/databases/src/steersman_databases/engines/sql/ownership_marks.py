@@ -54,8 +54,13 @@ def has_mark(mark: str | None, ownership_mark: OwnershipMark | None) -> bool:
 
 
 def needs_mark(mark: str | None, ownership_mark: OwnershipMark | None) -> bool:
-    """Return True if the mark must be stored, or completed."""
-    return ownership_mark is not None and mark != ownership_mark.text
+    """Return True if the mark must be stored, or completed.
+
+    If the namespace was not found, `ownership_mark` has no UID. It never replaces the stored mark of the same object.
+    """
+    if ownership_mark is None or (has_mark(mark, ownership_mark) and not ownership_mark.namespace_uid):
+        return False
+    return mark != ownership_mark.text
 
 
 def retention_reason(state: DatabaseState | UserState | None, mark: OwnershipMark) -> str:

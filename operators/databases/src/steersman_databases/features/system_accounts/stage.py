@@ -76,7 +76,7 @@ class SystemAccounts:
     Args:
         engine: of the servers.
         ensure_accounts: corrects the accounts, with a superuser's login.
-        cluster_id: identifies this Kubernetes cluster.
+        marks: ownership marks of objects, with the ID of this Kubernetes cluster.
         resolver: finds the primary for the operator's own session.
         inspector: shared with the controllers of databases and users.
     """

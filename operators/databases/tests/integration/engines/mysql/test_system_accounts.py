@@ -219,6 +219,23 @@ async def test_data_takeover_locks_undeclared_users(mysql: RealMySQLServer) -> N
         await mysql.execute("DELETE FROM steersman.claims")
 
 
+async def test_recreated_namespace_keeps_retained_marks(mysql: RealMySQLServer) -> None:
+    server, root = administrated(mysql), SqlCredentials("root", "other")
+    clerk = OwnershipMark("5f0c4a71", "DatabaseUser", "shop", "clerk")
+    cluster, mark = replace(clerk, kind="MySQLCluster", name="main"), replace(clerk, namespace_uid="uid-1")
+    first, second = (DataOwner(f"{cluster.text} {uid}", cluster.cluster, {}) for uid in "12")
+    kinds = ("user", "database")
+    try:
+        await ensure_accounts(server, root, first)
+        for kind in kinds:
+            await mysql.execute(f"REPLACE INTO steersman.claims VALUES ('{kind}', 'clerk', '{mark.text}')")
+        await ensure_accounts(server, root, second)
+        rows = await mysql.execute("SELECT kind, mark FROM steersman.claims WHERE name = 'clerk'")
+        assert {(str(kind), str(text)) for kind, text in rows} == {(kind, clerk.text) for kind in kinds}
+    finally:
+        await mysql.execute("DELETE FROM steersman.claims")
+
+
 async def test_server_shutting_down_is_not_marked_provisioned(
     mysql: RealMySQLServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,46 @@ async def test_accounts_of_marked_data_are_updated(postgresql: RealPostgreSQLSer
         postgresql.administer("COMMENT ON ROLE steersman_operator IS NULL")
 
 
+async def test_takeover_by_clone_keeps_operator_login(postgresql: RealPostgreSQLServer) -> None:
+    server, administrator = administrated(postgresql), postgresql.administrator
+    source = OwnershipMark("5f0c4a71", "PostgreSQLCluster", "prod", "orders")
+    clone = replace(source, name="copy")
+    text = f"{clone.text} 6eb3b365-1ff6-4b28-bc2a-ea8d087b5638"
+    query = """
+        SELECT rolcanlogin, shobj_description(oid, 'pg_authid') FROM pg_roles WHERE rolname = 'steersman_operator'
+    """
+    try:
+        previous = DataOwner(f"{source.text} 5eb3b365-1ff6-4b28-bc2a-ea8d087b5638", source.cluster, {})
+        await ensure_accounts(server, administrator, previous)
+        assert await ensure_accounts(server, administrator, DataOwner(text, source.cluster, {}, restored=True)) == ()
+        assert postgresql.administer(query) == [(True, text)]
+    finally:
+        postgresql.administer("COMMENT ON ROLE steersman_operator IS NULL")
+        postgresql.administer("ALTER ROLE steersman_operator LOGIN")
+
+
+@pytest.mark.parametrize("restored", [True, False])
+async def test_recreated_namespace_keeps_recovered_users(postgresql: RealPostgreSQLServer, restored: bool) -> None:
+    server, administrator = administrated(postgresql), postgresql.administrator
+    cluster, mark = replace(CLERK, kind="PostgreSQLCluster", name="main"), replace(CLERK, namespace_uid="uid-1")
+    first, second = (DataOwner(f"{cluster.text} {uid}", cluster.cluster, {CLERK.text: {"clerk"}}) for uid in "12")
+    query = """
+        SELECT shobj_description(to_regrole('clerk'), 'pg_authid'), shobj_description(oid, 'pg_database')
+        FROM pg_database WHERE datname = 'ledger'
+    """
+    try:
+        await ensure_accounts(server, administrator, first)
+        for created in ("ROLE clerk", "DATABASE ledger"):
+            postgresql.administer(f"CREATE {created}")
+            postgresql.administer(f"COMMENT ON {created} IS '{mark.text}'")
+        assert await ensure_accounts(server, administrator, replace(second, restored=restored)) == ()
+        assert postgresql.administer(query) == [(CLERK.text, CLERK.text)]
+    finally:
+        postgresql.administer("COMMENT ON ROLE steersman_operator IS NULL")
+        postgresql.administer("DROP DATABASE IF EXISTS ledger")
+        postgresql.administer("DROP ROLE IF EXISTS clerk")
+
+
 NOTHING_SET = """
     SELECT NOT EXISTS (SELECT FROM pg_db_role_setting
         WHERE setrole::regrole::text LIKE 'steersman%'

@@ -277,7 +277,7 @@ async def _take_over_data(session: MySQLSession, marks: Marks, data_owner: DataO
         with suppress(SqlFailed):  # it has ended by itself
             await session.run("ending a session", f"KILL {int(row['id'])}")
     for (kind, name), mark in marks.items() if previous else ():
-        replacement = data_owner.restored_mark(mark, previous or "") if kind in ("user", "database") else None
+        replacement = data_owner.replacement_mark(mark, previous or "") if kind in ("user", "database") else None
         if replacement is not None:
             await write_mark(session, kind, name, replacement)
     await write_mark(session, *_DATA_OWNER_MARK, data_owner.text)

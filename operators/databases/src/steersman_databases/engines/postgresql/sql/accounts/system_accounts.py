@@ -130,7 +130,9 @@ _DATA_OWNER_QUERY = "SELECT pg_catalog.shobj_description(pg_catalog.to_regrole(%
 _MARKED_ROLES_QUERY = """
     SELECT r.rolname, d.description FROM pg_catalog.pg_roles r JOIN pg_catalog.pg_shdescription d
     ON d.objoid = r.oid AND d.classoid = 'pg_catalog.pg_authid'::pg_catalog.regclass
+    WHERE r.rolname <> %s
 """
+"""Users with their marks. The role of the operator is not a user: its comment is the owner of the data."""
 _MARKED_DATABASES_QUERY = """
     SELECT b.datname, d.description FROM pg_catalog.pg_database b JOIN pg_catalog.pg_shdescription d
     ON d.objoid = b.oid AND d.classoid = 'pg_catalog.pg_database'::pg_catalog.regclass
@@ -227,12 +229,14 @@ async def _take_over_data(session: PostgreSQLSession, data_owner: DataOwner) -> 
     if previous == data_owner.text:
         return ()
     # Data without an owner are new, or from a version of the operator that did not record it.
-    marked_roles = await session.rows("inspecting users' marks", _MARKED_ROLES_QUERY) if previous else []
+    marked_roles = (
+        await session.rows("inspecting users' marks", _MARKED_ROLES_QUERY, OPERATOR_ROLE) if previous else []
+    )
     orphaned = data_owner.orphaned_users(((name, mark) for name, mark in marked_roles), previous)
     for name in orphaned:
         await session.run(f"locking user {name}", sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(name)))
     await session.rows("ending sessions", _TERMINATE_SESSIONS_QUERY, orphaned)
-    if data_owner.restored and previous:
+    if previous:
         marked_databases = await session.rows("inspecting databases' marks", _MARKED_DATABASES_QUERY)
         await _replace_marks(session, data_owner, previous, "ROLE", marked_roles)
         await _replace_marks(session, data_owner, previous, "DATABASE", marked_databases)
@@ -252,6 +256,6 @@ async def _replace_marks(
 ) -> None:
     statement = sql.SQL("COMMENT ON {} {} IS {}")
     for name, mark in marked:
-        if (replacement := data_owner.restored_mark(mark, previous)) is not None:
+        if (replacement := data_owner.replacement_mark(mark, previous)) is not None:
             parts = sql.SQL(kind), sql.Identifier(name), sql.Literal(replacement)
             await session.run(f"marking {kind.lower()} {name}", statement.format(*parts))
