@@ -29,12 +29,7 @@ _FORM = re.compile(r"SCRAM-SHA-256\$(\d{1,9}):([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]
 
 def scram_verifier(password: str, salt: bytes | None = None, iterations: int = ITERATIONS) -> str:
     """Return the verifier of a password. `salt` defaults to a random value."""
-    salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
-    salted = hashlib.pbkdf2_hmac("sha256", prepare_password(password), salt, iterations)
-    stored_key = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
-    server_key = hmac.digest(salted, b"Server Key", "sha256")
-    encoded = (base64.b64encode(part).decode() for part in (salt, stored_key, server_key))
-    return "SCRAM-SHA-256${}:{}${}:{}".format(iterations, *encoded)
+    return _verifier(password, secrets.token_bytes(SALT_BYTES) if salt is None else salt, iterations)
 
 
 def matches(password: str, verifier: str | None) -> bool:
@@ -51,7 +46,7 @@ def matches(password: str, verifier: str | None) -> bool:
         salt = base64.b64decode(form[2], validate=True)
     except binascii.Error:
         return False
-    return hmac.compare_digest(_cached_verifier(password, salt, int(form[1])), verifier)
+    return hmac.compare_digest(_verifier(password, salt, int(form[1])), verifier)
 
 
 def is_expensive(verifier: str) -> bool:
@@ -61,12 +56,16 @@ def is_expensive(verifier: str) -> bool:
 
 
 @cached_by_digest(maxsize=4096)
-def _cached_verifier(password: str, salt: bytes, iterations: int) -> str:
-    """Cache verifiers: each inspection compares the same passwords every ten seconds.
+def _verifier(password: str, salt: bytes, iterations: int) -> str:
+    """Compute a verifier. Inspections compare the same passwords every ten seconds, first those that were just set.
 
     4,096 iterations take a millisecond.
     """
-    return scram_verifier(password, salt, iterations)
+    salted = hashlib.pbkdf2_hmac("sha256", prepare_password(password), salt, iterations)
+    stored_key = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+    server_key = hmac.digest(salted, b"Server Key", "sha256")
+    encoded = (base64.b64encode(part).decode() for part in (salt, stored_key, server_key))
+    return "SCRAM-SHA-256${}:{}${}:{}".format(iterations, *encoded)
 
 
 def prepare_password(password: str) -> bytes:
@@ -74,6 +73,9 @@ def prepare_password(password: str) -> bytes:
 
     This is its SASLprep form (RFC 4013), or the unchanged password if SASLprep refuses it.
     """
+    if password.isascii() and password.isprintable():
+        # SASLprep changes no printable character of ASCII.
+        return password.encode()
     try:
         return saslprep(password).encode()
     except ValueError:
