@@ -342,4 +342,5 @@ class PrivilegeNotRevocable(SqlFailed):
 
 
 def _either(names: Iterable[str]) -> str:
-    return " or ".join(f'"{name}"' for name in sorted(names))
+    *first, last = [f'"{name}"' for name in sorted(names)]
+    return f"{', '.join(first)} or {last}" if first else last

@@ -45,7 +45,7 @@ def test_unknown_engine_lists_known_engines() -> None:
 
 def test_unsupported_version_lists_supported_versions() -> None:
     with pytest.raises(
-        UnsupportedVersion, match=r'version "16" of postgresql is not supported\. Use "15" or "17" or "18"'
+        UnsupportedVersion, match=r'version "16" of postgresql is not supported\. Use "15", "17" or "18"'
     ):
         image("postgresql", "16", {})
 

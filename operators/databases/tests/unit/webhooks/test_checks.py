@@ -208,7 +208,7 @@ def test_database_unsupported_by_engine_is_rejected() -> None:
     assert reserved.startswith('spec.databaseName: databaseName "postgres" cannot be used')
     assert said(of_database(database(schemas=(Schema(name="pg_new"),))))[0].startswith("spec.schemas: ")
     assert said(of_database(database(**own, version="9"))) == [
-        'spec.version: version "9" of postgresql is not supported. Use "15" or "17"'
+        'spec.version: version "9" of postgresql is not supported. Use "15", "17" or "18"'
     ]
     resources = ResourceRequirements(
         requests=FrozenDict[str, int | str]({"memory": "1Gi"}), limits=FrozenDict[str, int | str]({"memory": "512Mi"})
@@ -313,7 +313,7 @@ def test_existing_error_does_not_block_update() -> None:
     assert handler(replace(former, spec=replace(former.spec, hibernated=True)), former) == []
     worse = replace(former, spec=replace(former.spec, version="16"))
     assert said(handler(worse, former)) == [
-        'spec.version: version "16" of postgresql is not supported. Use "15" or "17"'
+        'spec.version: version "16" of postgresql is not supported. Use "15", "17" or "18"'
     ]
 
 
