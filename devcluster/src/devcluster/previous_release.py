@@ -28,15 +28,18 @@ def commit(repository: Path = CHECKOUT) -> str:
 
     Raises Unsupported if the clone does not have it.
     """
-    # A tag of HEAD itself is the present release.
-    tag = _git(repository, "describe", "--tags", "--abbrev=0", "--match", _RELEASE_TAGS, "HEAD^")
-    name = tag or _pinned(repository)
+    name = _tag(repository) or _pinned(repository)
     found = _git(repository, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
     if not found:
         raise Unsupported(
             f"this clone lacks the previous release, {name}: run git fetch --tags, and --unshallow in a shallow clone"
         )
     return found
+
+
+def is_tagged(repository: Path = CHECKOUT) -> bool:
+    """Return True if the previous release is a tag."""
+    return bool(_tag(repository))
 
 
 def checkout(repository: Path = CHECKOUT) -> Path:
@@ -65,6 +68,12 @@ def write_chart(source: Path, image: str, directory: Path, progress: Progress) -
     command = [sys.executable, "-m", "steersman_cli", "chart", "--image", image, "--directory", str(directory)]
     log = layout.cache_directory() / "previous-release" / "chart.log"
     logged(command, log, seconds=120, extra=environment, directory=source / _PROJECT)
+
+
+def _tag(repository: Path) -> str:
+    """Return the newest tag of a release before HEAD, or ""."""
+    # A tag of HEAD itself is the present release.
+    return _git(repository, "describe", "--tags", "--abbrev=0", "--match", _RELEASE_TAGS, "HEAD^")
 
 
 def _pinned(repository: Path) -> str:

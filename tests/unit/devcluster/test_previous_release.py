@@ -53,6 +53,7 @@ def test_commit_without_tag_is_pinned(repository: Path) -> None:
     git(repository, "tag", "nightly")
     commit(repository, "third")
     assert f"\n{previous_release.commit(repository)}\n" in (repository / PINNED).read_text()
+    assert not previous_release.is_tagged(repository)
 
 
 def test_commit_is_newest_tag_before_head(repository: Path) -> None:
@@ -63,6 +64,7 @@ def test_commit_is_newest_tag_before_head(repository: Path) -> None:
     assert previous_release.commit(repository) == tagged[1], "HEAD is the present release"
     commit(repository, "next")
     assert previous_release.commit(repository) == tagged[2]
+    assert previous_release.is_tagged(repository)
 
 
 def test_shallow_clone_without_commit_raises(repository: Path, tmp_path: Path) -> None:

@@ -251,10 +251,12 @@ def test_upgrade_and_rollback_restart_no_database(
 
         helm(*upgrade)
         verify("upgrade", present.image)
-        helm("rollback", DEPLOYMENT, *IN_NAMESPACE, *WAIT)
-        verify("rollback", previous.image)
-        helm(*upgrade)
-        verify("second upgrade", present.image)
+        if previous_release.is_tagged():
+            # The pinned state recognizes its Secrets by labels that were removed before the first release.
+            helm("rollback", DEPLOYMENT, *IN_NAMESPACE, *WAIT)
+            verify("rollback", previous.image)
+            helm(*upgrade)
+            verify("second upgrade", present.image)
 
         helm(*upgrade, *present.server_values)
         wait_until_alone(cluster, present.image)
