@@ -83,7 +83,9 @@ async def test_takeover_by_clone_keeps_operator_login(postgresql: RealPostgreSQL
     try:
         previous = DataOwner(f"{source.text} 5eb3b365-1ff6-4b28-bc2a-ea8d087b5638", source.cluster, {})
         await ensure_accounts(server, administrator, previous)
-        assert await ensure_accounts(server, administrator, DataOwner(text, source.cluster, {}, restored=True)) == ()
+        changes = await ensure_accounts(server, administrator, DataOwner(text, source.cluster, {}, restored=True))
+        # Users of other tests on this server may be locked.
+        assert not [change for change in changes if "steersman_operator" in change.message]
         assert postgresql.administer(query) == [(True, text)]
     finally:
         postgresql.administer("COMMENT ON ROLE steersman_operator IS NULL")
@@ -104,7 +106,8 @@ async def test_recreated_namespace_keeps_recovered_users(postgresql: RealPostgre
         for created in ("ROLE clerk", "DATABASE ledger"):
             postgresql.administer(f"CREATE {created}")
             postgresql.administer(f"COMMENT ON {created} IS '{mark.text}'")
-        assert await ensure_accounts(server, administrator, replace(second, restored=restored)) == ()
+        changes = await ensure_accounts(server, administrator, replace(second, restored=restored))
+        assert not [change for change in changes if "clerk" in change.message]
         assert postgresql.administer(query) == [(CLERK.text, CLERK.text)]
     finally:
         postgresql.administer("COMMENT ON ROLE steersman_operator IS NULL")
