@@ -57,7 +57,7 @@ demo-operator: $(READY) ## An example operator and an API server on this machine
 	@$(BIN)/python examples/myapp/demo
 
 .PHONY: test
-test: $(READY) ## Unit tests of all packages, without root, Go or database servers (4 min)
+test: $(READY) ## Unit tests of all packages, without root, Go or database servers (3 min)
 	@# One worker more than cores, since some tests wait for processes.
 	@$(BIN)/pytest -n 3 --dist loadgroup --durations 30 --junitxml build/junit-unit.xml $(UNIT)
 
