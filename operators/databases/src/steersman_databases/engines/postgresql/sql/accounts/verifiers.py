@@ -29,7 +29,12 @@ _FORM = re.compile(r"SCRAM-SHA-256\$(\d{1,9}):([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]
 
 def scram_verifier(password: str, salt: bytes | None = None, iterations: int = ITERATIONS) -> str:
     """Return the verifier of a password. `salt` defaults to a random value."""
-    return _verifier(password, secrets.token_bytes(SALT_BYTES) if salt is None else salt, iterations)
+    salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
+    salted = hashlib.pbkdf2_hmac("sha256", prepare_password(password), salt, iterations)
+    stored_key = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+    server_key = hmac.digest(salted, b"Server Key", "sha256")
+    encoded = (base64.b64encode(part).decode() for part in (salt, stored_key, server_key))
+    return "SCRAM-SHA-256${}:{}${}:{}".format(iterations, *encoded)
 
 
 def matches(password: str, verifier: str | None) -> bool:
@@ -46,7 +51,7 @@ def matches(password: str, verifier: str | None) -> bool:
         salt = base64.b64decode(form[2], validate=True)
     except binascii.Error:
         return False
-    return hmac.compare_digest(_verifier(password, salt, int(form[1])), verifier)
+    return hmac.compare_digest(_cached_verifier(password, salt, int(form[1])), verifier)
 
 
 def is_expensive(verifier: str) -> bool:
@@ -56,16 +61,12 @@ def is_expensive(verifier: str) -> bool:
 
 
 @cached_by_digest(maxsize=4096)
-def _verifier(password: str, salt: bytes, iterations: int) -> str:
-    """Compute a verifier. Inspections compare the same passwords every ten seconds, first those that were just set.
+def _cached_verifier(password: str, salt: bytes, iterations: int) -> str:
+    """Cache verifiers: each inspection compares the same passwords every ten seconds.
 
     4,096 iterations take a millisecond.
     """
-    salted = hashlib.pbkdf2_hmac("sha256", prepare_password(password), salt, iterations)
-    stored_key = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
-    server_key = hmac.digest(salted, b"Server Key", "sha256")
-    encoded = (base64.b64encode(part).decode() for part in (salt, stored_key, server_key))
-    return "SCRAM-SHA-256${}:{}${}:{}".format(iterations, *encoded)
+    return scram_verifier(password, salt, iterations)
 
 
 def prepare_password(password: str) -> bytes:
