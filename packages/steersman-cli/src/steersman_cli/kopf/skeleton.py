@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import keyword
 import pkgutil
 import re
 import textwrap
@@ -17,6 +16,7 @@ from steersman.meta import Object
 from steersman_cli.codegen import generate_package
 from steersman_cli.codegen.definitions import group_into_modules
 from steersman_cli.codegen.formatting import format_modules
+from steersman_cli.codegen.names import attribute_name
 from steersman_cli.kopf.conversion import RECONCILE, required_permissions
 from steersman_cli.kopf.handlers import KopfHandler, ResourceName
 
@@ -118,7 +118,7 @@ def _kind_of(
     name = re.sub(r"\W", "", resource.name[:1].upper() + resource.name[1:])
     name = name.removesuffix("s") if resource.name.islower() else name
     fields = "".join(
-        f"\n            {_attribute_name(field)}: {_PYTHON_TYPES[type_]} | None = None"
+        f"\n            {attribute_name(field)}: {_PYTHON_TYPES[type_]} | None = None"
         for field, type_ in _status_fields(handlers).items()
     )
     declaration = f'''
@@ -136,12 +136,6 @@ def _kind_of(
             """Describe the kind here."""
         '''
     return _Kind(name, declaration=textwrap.dedent(declaration))
-
-
-def _attribute_name(name: str) -> str:
-    attribute = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", re.sub(r"\W", "_", name)).lower()
-    attribute = f"n{attribute}" if attribute[:1].isdigit() else attribute
-    return f"{attribute}_" if keyword.iskeyword(attribute) else attribute
 
 
 def _builtin_kind(resource: ResourceName) -> _Kind | None:

@@ -223,6 +223,7 @@ class CachedClient:
         kind = kind_of(config)
         key = scoped_key(kind, config.key)
         if kind.api_resource.namespaced and not key.namespace:
+            # Raise before the check of the owner sends a request without the namespace.
             require_applicable(config)
         can_skip = _can_skip_apply(config)
         current = await self._cached_object(kind, key) if can_skip else None
