@@ -57,7 +57,7 @@ def rebuilt(volume: UpgradeVolume) -> set[str]:
 
 
 def test_text_search_of_builtin_provider_is_rebuilt() -> None:
-    """As clusters of 17 are created."""
+    """Clusters of 17 have these options of initdb."""
     options = ("--locale=C.UTF-8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
     with upgrade_volume("17", "18", *options) as volume:
         volume.fill(INDEXES)

@@ -44,7 +44,7 @@ READ_AGAIN_SINCE_18 = [
     ("ssl_groups", "X25519:P-0"),
     ("ssl_tls13_ciphers", "HIGH"),
 ]
-"""As `READ_AGAIN`. Its curves are groups by now."""
+"""`READ_AGAIN` for 18, where `ssl_groups` replaces `ssl_ecdh_curve`."""
 
 
 def is_18(server: RealPostgreSQLServer) -> bool:

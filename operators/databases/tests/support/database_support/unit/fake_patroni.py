@@ -120,9 +120,9 @@ class FakeHosts:
     images: PulledImages = field(default_factory=PulledImages)
     resizes: PodResizes = field(default_factory=PodResizes)
 
-    def cannot_start_with(self, told: Mapping[str, str]) -> bool:
+    def cannot_start_with(self, parameters: Mapping[str, str]) -> bool:
         """Whether nobody starts with these parameters."""
-        return bool(self.broken_line or self.unreadable_values & set(told.items()))
+        return bool(self.broken_line or self.unreadable_values & set(parameters.items()))
 
     def alter(self, pod: str, **values: str) -> None:
         """Somebody sets parameters by ALTER SYSTEM, and has the server read its files."""
@@ -312,22 +312,24 @@ class FakePatroni:
                 await self._client.patch(EndpointSlice, key, MergePatch(body))
 
     async def _publish(self, pod: Pod, role: str, state: str, timeline: int, settings: Mapping[str, Any]) -> None:
-        told = settings.get("postgresql", {}).get("parameters", {}) | self._hosts.loaded.get(pod.metadata.name, {})
-        wanted = {k: v for k, v in told.items() if k in RESTART_BOUND}
+        parameters = settings.get("postgresql", {}).get("parameters", {}) | self._hosts.loaded.get(
+            pod.metadata.name, {}
+        )
+        wanted = {k: v for k, v in parameters.items() if k in RESTART_BOUND}
         if pod.metadata.name in self._hosts.restarts:
             if self._hosts.restarting:
                 state = "restarting"
             else:
                 self._hosts.restarts.remove(pod.metadata.name)
                 self._hosts.running.pop(pod.metadata.uid, None)
-        if pod.metadata.uid not in self._hosts.running and self._hosts.cannot_start_with(told):
+        if pod.metadata.uid not in self._hosts.running and self._hosts.cannot_start_with(parameters):
             runs, state = wanted, "start failed"
         else:
             runs = self._hosts.running.setdefault(pod.metadata.uid, wanted)
         if self._hosts.failing_start & set(runs.items()):
             # The real one tries again and again, each time with what is written then.
             runs = wanted
-            if self._hosts.failing_start & set(runs.items()) or self._hosts.cannot_start_with(told):
+            if self._hosts.failing_start & set(runs.items()) or self._hosts.cannot_start_with(parameters):
                 del self._hosts.running[pod.metadata.uid]
                 state = "start failed"
             else:

@@ -1,4 +1,4 @@
-"""What writing a parameter means, over every parameter of PostgreSQL 15, 17 and 18."""
+"""Effect of a change of each parameter of PostgreSQL 15, 17 and 18."""
 
 from __future__ import annotations
 
